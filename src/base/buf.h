@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_BASE_BUF_H
+#define PLIM_BASE_BUF_H
+
+/*
+ * Growable text buffer with a sticky failure: writers append without checking each call, and ask
+ * once at the end (plim_buf_status). After a failure further writes do nothing.
+ * A zeroed buffer is empty and valid. Threads: one at a time.
+ */
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct plim_buf {
+    char *p; /* owned; NUL behind the text once anything was written */
+    size_t n;
+    size_t cap;
+    bool failed; /* out of memory happened */
+};
+
+void plim_buf_fini(struct plim_buf *buf);
+void plim_buf_reset(struct plim_buf *buf); /* empty, keeps the storage and clears `failed` */
+void plim_buf_add(struct plim_buf *buf, struct plim_str s);
+void plim_buf_text(struct plim_buf *buf, const char *z);
+void plim_buf_char(struct plim_buf *buf, char c);
+void plim_buf_repeat(struct plim_buf *buf, const char *z, size_t times);
+void plim_buf_printf(struct plim_buf *buf, const char *fmt, ...) PLIM_PRINTF(2, 3);
+
+/** plim_buf_status() - PLIM_OK, or PLIM_E_NOMEM when any write failed. */
+PLIM_MUST_USE enum plim_status plim_buf_status(const struct plim_buf *buf, struct plim_err *err);
+
+static inline struct plim_str plim_buf_str(const struct plim_buf *buf)
+{
+    return (struct plim_str){buf->p ? buf->p : "", buf->n};
+}
+
+#endif
