@@ -20,13 +20,13 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define PLIM_API __attribute__((visibility("default")))
-#define PLIM_MUST_USE __attribute__((warn_unused_result))
-#define PLIM_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#    define PLIM_API               __attribute__((visibility("default")))
+#    define PLIM_MUST_USE          __attribute__((warn_unused_result))
+#    define PLIM_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
-#define PLIM_API
-#define PLIM_MUST_USE
-#define PLIM_PRINTF(fmt, args)
+#    define PLIM_API
+#    define PLIM_MUST_USE
+#    define PLIM_PRINTF(fmt, args)
 #endif
 
 /* X(name, text, exit code, HTTP status). The numbers of the enum are pinned by order: append only. */

@@ -37,8 +37,8 @@ struct plim_source plim_source_bytes(struct plim_source_bytes *state, struct pli
 void plim_source_close(struct plim_source *source);
 
 /** plim_file_read() - a whole file into owned memory (free()), at most `limit` bytes (PLIM_E_BUDGET). */
-PLIM_MUST_USE enum plim_status plim_file_read(const char *path, uint64_t limit, struct plim_str *out,
-                                              struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_file_read(const char *path, uint64_t limit,
+                                              struct plim_str *out, struct plim_err *err);
 
 /* A read-only mapping of a whole regular file. */
 struct plim_mapping {

@@ -15,10 +15,10 @@
 #define PLIM_NO_ID UINT32_MAX /* "absent" wherever an interned id may be missing */
 
 struct plim_intern {
-    struct plim_arena arena;          /* the bytes */
-    PLIM_VEC(struct plim_str) strs;   /* id -> string, borrowed from the arena, NUL behind each */
-    PLIM_VEC(uint64_t) hashes;        /* id -> hash */
-    uint32_t *slots;                  /* owned, [mask + 1]: id or PLIM_NO_ID */
+    struct plim_arena arena;        /* the bytes */
+    PLIM_VEC(struct plim_str) strs; /* id -> string, borrowed from the arena, NUL behind each */
+    PLIM_VEC(uint64_t) hashes;      /* id -> hash */
+    uint32_t *slots;                /* owned, [mask + 1]: id or PLIM_NO_ID */
     size_t mask;
 };
 

@@ -25,13 +25,14 @@ struct plim_jsonw {
 void plim_jsonw_init(struct plim_jsonw *w, struct plim_buf *out, bool compact);
 void plim_jsonw_object(struct plim_jsonw *w); /* { */
 void plim_jsonw_array(struct plim_jsonw *w);  /* [ */
-void plim_jsonw_end(struct plim_jsonw *w);    /* closes the innermost; the outermost adds a newline */
+void plim_jsonw_end(struct plim_jsonw *w); /* closes the innermost; the outermost adds a newline */
 void plim_jsonw_key(struct plim_jsonw *w, const char *key);
 void plim_jsonw_str(struct plim_jsonw *w, struct plim_str s);
 void plim_jsonw_text(struct plim_jsonw *w, const char *z); /* NULL writes null */
 void plim_jsonw_u64(struct plim_jsonw *w, uint64_t v);
 void plim_jsonw_i64(struct plim_jsonw *w, int64_t v);
-void plim_jsonw_real(struct plim_jsonw *w, double v); /* shortest that reads back; not finite: null */
+void plim_jsonw_real(struct plim_jsonw *w,
+                     double v); /* shortest that reads back; not finite: null */
 void plim_jsonw_bool(struct plim_jsonw *w, bool v);
 void plim_jsonw_null(struct plim_jsonw *w);
 

@@ -19,7 +19,7 @@ struct plim_str {
 
 /* A literal as plim_str, and the two arguments of a "%.*s". */
 #define PLIM_STR(literal) ((struct plim_str){"" literal, sizeof(literal) - 1})
-#define PLIM_STR_ARG(s) ((int)((s).n > 1 << 20 ? 1 << 20 : (s).n)), (s).p
+#define PLIM_STR_ARG(s)   ((int)((s).n > 1 << 20 ? 1 << 20 : (s).n)), (s).p
 
 static inline struct plim_str plim_str_from(const char *z)
 {

@@ -36,27 +36,33 @@ enum plim_class {
 /* X(name, class, JSON text, meaning) */
 #define PLIM_SUBCLASS_MAP(X)                                                                       \
     X(NONE, UNKNOWN, "", "")                                                                       \
-    X(SINGLE_REQUEST, CAPACITY, "single_request", "one request is larger than what the process may use") \
+    X(SINGLE_REQUEST, CAPACITY, "single_request",                                                  \
+      "one request is larger than what the process may use")                                       \
     X(WORKING_SET, CAPACITY, "working_set", "live bytes plus the request exceed the capacity")     \
     X(MEMORY_CAP, CAPACITY, "memory_cap", "a configured cap, not the device, was the limit")       \
     X(GROWING_STACK, LEAK, "growing_stack", "one allocation site grows without bound")             \
     X(NEVER_FREED_CACHE, LEAK, "never_freed_cache", "entries of a cache are never dropped")        \
     X(STRANDED, FRAGMENTATION, "stranded", "free bytes are pinned in segments by live blocks")     \
-    X(PRIVATE_POOL, FRAGMENTATION, "private_pool", "free bytes are reserved for private pools (CUDA graphs)") \
-    X(STREAM_BOUND, FRAGMENTATION, "stream_bound", "free bytes can only be reused on another stream") \
+    X(PRIVATE_POOL, FRAGMENTATION, "private_pool",                                                 \
+      "free bytes are reserved for private pools (CUDA graphs)")                                   \
+    X(STREAM_BOUND, FRAGMENTATION, "stream_bound",                                                 \
+      "free bytes can only be reused on another stream")                                           \
     X(ROUNDING, FRAGMENTATION, "rounding", "bytes are lost to rounding of sizes")                  \
     X(OTHER_PROCESS, EXTERNAL, "other_process", "other processes hold the device's memory")        \
     X(SAME_PROCESS, EXTERNAL, "same_process", "this process, but not through the allocator")       \
     X(DRIVER_RESERVED, EXTERNAL, "driver_reserved", "held by the driver")                          \
     X(SYSTEM_MEMORY_SPILL, EXTERNAL, "system_memory_spill", "the driver moved memory to the host") \
-    X(ENGINE_BUDGET, CONFIGURATION, "engine_budget", "the engine's memory budget is too small or too large") \
-    X(ALLOCATOR_LIMIT, CONFIGURATION, "allocator_limit", "a pool's or arena's own limit was reached") \
-    X(SETTINGS_CONFLICT, CONFIGURATION, "settings_conflict", "settings that do not work together")  \
+    X(ENGINE_BUDGET, CONFIGURATION, "engine_budget",                                               \
+      "the engine's memory budget is too small or too large")                                      \
+    X(ALLOCATOR_LIMIT, CONFIGURATION, "allocator_limit",                                           \
+      "a pool's or arena's own limit was reached")                                                 \
+    X(SETTINGS_CONFLICT, CONFIGURATION, "settings_conflict", "settings that do not work together") \
     X(PINNED_HOST, HOST_MEMORY, "pinned_host", "page-locked host memory could not be had")         \
-    X(PROCESS_KILLED, HOST_MEMORY, "process_killed", "the kernel or a manager killed the process")  \
+    X(PROCESS_KILLED, HOST_MEMORY, "process_killed", "the kernel or a manager killed the process") \
     X(HOST_ALLOCATION, HOST_MEMORY, "host_allocation", "an allocation in host memory failed")      \
     X(SHARED_MEMORY, HOST_MEMORY, "shared_memory", "/dev/shm or the page file is too small")       \
-    X(KERNEL_RESOURCE, NOT_OOM, "kernel_resource", "a kernel's on-chip resources, not device memory") \
+    X(KERNEL_RESOURCE, NOT_OOM, "kernel_resource",                                                 \
+      "a kernel's on-chip resources, not device memory")                                           \
     X(DISK, NOT_OOM, "disk", "a disk or file error")                                               \
     X(CORRUPT_SIZE, NOT_OOM, "corrupt_size", "an impossible size: a defect, not a shortage")       \
     X(WARNING_ONLY, NOT_OOM, "warning_only", "the program said itself that it goes on")            \
@@ -118,41 +124,45 @@ enum plim_owner {
 };
 
 struct plim_ledger {
-    struct plim_amount total;                    /* of the device */
-    struct plim_amount capacity;                 /* what the process may use: total, or a cap */
-    struct plim_amount reserved;                 /* all segments */
-    struct plim_amount request;                  /* of the failing request, as given to the driver */
-    struct plim_amount owner[PLIM_OWNER_COUNT];  /* the waterfall */
-    const char *moment;                          /* "at the failure", "at the peak", "at the end" */
+    struct plim_amount total;                   /* of the device */
+    struct plim_amount capacity;                /* what the process may use: total, or a cap */
+    struct plim_amount reserved;                /* all segments */
+    struct plim_amount request;                 /* of the failing request, as given to the driver */
+    struct plim_amount owner[PLIM_OWNER_COUNT]; /* the waterfall */
+    const char *moment;                         /* "at the failure", "at the peak", "at the end" */
 };
 
 /* "If we take away X, does the request fit?" */
 struct plim_counterfactual {
-    const char *name;         /* JSON id: "no_stranded", "no_leak", "no_other_processes", "no_cap" ... */
-    const char *text;         /* one line for people, with the arithmetic shown */
+    const char *name; /* JSON id: "no_stranded", "no_leak", "no_other_processes", "no_cap" ... */
+    const char *text; /* one line for people, with the arithmetic shown */
     struct plim_amount gains; /* bytes that become usable */
-    enum { PLIM_FITS_UNKNOWN, PLIM_FITS_NO, PLIM_FITS_YES } fits;
+    enum {
+        PLIM_FITS_UNKNOWN,
+        PLIM_FITS_NO,
+        PLIM_FITS_YES
+    } fits;
 };
 
 struct plim_evidence {
-    const char *text;          /* one sentence with its numbers */
+    const char *text; /* one sentence with its numbers */
     enum plim_how how;
     struct plim_amount amount; /* the number it rests on, when there is one */
 };
 
 struct plim_advice {
-    const char *action;         /* what to do, with the exact setting or flag where there is one */
+    const char *action; /* what to do, with the exact setting or flag where there is one */
     const char *why;
-    struct plim_amount effect;  /* bytes gained */
-    const char *risk;           /* or NULL */
-    const char *applies_to;     /* versions, or NULL */
+    struct plim_amount effect; /* bytes gained */
+    const char *risk;          /* or NULL */
+    const char *applies_to;    /* versions, or NULL */
 };
 
 struct plim_verdict {
     enum plim_class cls;
     enum plim_subclass subclass;
-    double confidence;    /* 0 to 1 */
-    const char *summary;  /* one or two sentences for people */
+    double confidence;   /* 0 to 1 */
+    const char *summary; /* one or two sentences for people */
 };
 
 /* One judged failure (or moment): what the renderers of src/report take. */

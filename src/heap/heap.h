@@ -29,10 +29,10 @@ enum plim_block_state {
 struct plim_block {
     uint64_t addr;
     uint64_t size;
-    uint64_t requested;         /* bytes asked for; stale when inactive */
-    uint32_t stack;             /* stack id, or PLIM_NO_STACK */
-    uint32_t segment;           /* index of its segment */
-    uint32_t alloc_event;       /* event that allocated it, or PLIM_NO_EVENT (before recording) */
+    uint64_t requested;   /* bytes asked for; stale when inactive */
+    uint32_t stack;       /* stack id, or PLIM_NO_STACK */
+    uint32_t segment;     /* index of its segment */
+    uint32_t alloc_event; /* event that allocated it, or PLIM_NO_EVENT (before recording) */
     enum plim_block_state state;
 };
 
@@ -40,14 +40,14 @@ struct plim_block {
 
 struct plim_segment {
     uint64_t addr;
-    uint64_t size;           /* bytes obtained from the driver */
-    uint32_t stack;          /* of the driver allocation, or PLIM_NO_STACK */
-    uint32_t first_block;    /* index of its first block */
+    uint64_t size;        /* bytes obtained from the driver */
+    uint32_t stack;       /* of the driver allocation, or PLIM_NO_STACK */
+    uint32_t first_block; /* index of its first block */
     uint32_t n_blocks;
-    uint16_t stream;         /* index into plim_snapshot.streams */
-    uint16_t pool;           /* index into plim_snapshot.pools; 0 is the default pool (0,0) */
-    bool small;              /* of the small pool (requests up to 1 MiB) */
-    bool expandable;         /* a mapped run of an expandable segment */
+    uint16_t stream; /* index into plim_snapshot.streams */
+    uint16_t pool;   /* index into plim_snapshot.pools; 0 is the default pool (0,0) */
+    bool small;      /* of the small pool (requests up to 1 MiB) */
+    bool expandable; /* a mapped run of an expandable segment */
 };
 
 struct plim_heap {

@@ -36,8 +36,9 @@ enum plim_action {
 
 /* One entry of a device's trace, 40 bytes. */
 struct plim_event {
-    uint64_t addr;    /* block or segment address; for OOM the device's free bytes */
-    uint64_t size;    /* ALLOC, FREE_*: requested bytes; SEGMENT_*: driver bytes; OOM: rounded request */
+    uint64_t addr; /* block or segment address; for OOM the device's free bytes */
+    uint64_t
+        size; /* ALLOC, FREE_*: requested bytes; SEGMENT_*: driver bytes; OOM: rounded request */
     uint64_t time_us; /* Unix microseconds; 0 when the trace has no times (plim_trace.has_times) */
     uint32_t stack;   /* stack id, or PLIM_NO_STACK */
     uint32_t note;    /* index into plim_snapshot.notes, or PLIM_NO_ID */
@@ -76,13 +77,13 @@ struct plim_annotation { /* external_annotations: a named span's start or end */
 
 /* allocator_settings, as far as known. */
 struct plim_settings {
-    bool known;                 /* the snapshot has the key */
-    uint32_t conf;              /* interned PYTORCH_CUDA_ALLOC_CONF text, or PLIM_NO_ID */
+    bool known;    /* the snapshot has the key */
+    uint32_t conf; /* interned PYTORCH_CUDA_ALLOC_CONF text, or PLIM_NO_ID */
     bool expandable_segments;
-    uint64_t max_split_size;    /* UINT64_MAX = unlimited */
-    double gc_threshold;        /* garbage_collection_threshold; 0 = off */
-    bool has_roundup;           /* roundup_power2_divisions was there */
-    uint64_t roundup[16];       /* divisions for 1 MiB, 2 MiB ... 32 GiB and above */
+    uint64_t max_split_size; /* UINT64_MAX = unlimited */
+    double gc_threshold;     /* garbage_collection_threshold; 0 = off */
+    bool has_roundup;        /* roundup_power2_divisions was there */
+    uint64_t roundup[16];    /* divisions for 1 MiB, 2 MiB ... 32 GiB and above */
 };
 
 /* Pinned host memory (2.14). */
@@ -103,21 +104,22 @@ struct plim_finding {
 struct plim_snapshot {
     struct plim_intern strings;
     struct plim_stacks stacks;
-    PLIM_VEC(int64_t) streams;            /* stream index -> handle as recorded */
-    PLIM_VEC(struct plim_pool_id) pools;  /* pool index -> id; [0] is (0,0) */
+    PLIM_VEC(int64_t) streams;           /* stream index -> handle as recorded */
+    PLIM_VEC(struct plim_pool_id) pools; /* pool index -> id; [0] is (0,0) */
     PLIM_VEC(struct plim_note) notes;
     PLIM_VEC(struct plim_device) devices; /* device index -> device */
     PLIM_VEC(struct plim_annotation) annotations;
     PLIM_VEC(struct plim_finding) findings;
-    uint64_t findings_dropped;            /* more than the list may hold */
+    uint64_t findings_dropped; /* more than the list may hold */
     struct plim_settings settings;
     struct plim_host host;
-    bool has_traces;                      /* device_traces was there */
-    char layout[48];                      /* for people: "torch 2.1-2.3 dict", "list of segments" */
+    bool has_traces; /* device_traces was there */
+    char layout[48]; /* for people: "torch 2.1-2.3 dict", "list of segments" */
 };
 
 /** plim_snapshot_init() - empty, with the default pool. Errors: PLIM_E_NOMEM. */
-PLIM_MUST_USE enum plim_status plim_snapshot_init(struct plim_snapshot *snapshot, struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_snapshot_init(struct plim_snapshot *snapshot,
+                                                  struct plim_err *err);
 void plim_snapshot_fini(struct plim_snapshot *snapshot);
 
 /** plim_snapshot_stream()/pool() - index of a stream handle or pool id, added when new.

@@ -25,14 +25,14 @@ struct plim_stack {
 };
 
 struct plim_stacks {
-    PLIM_VEC(struct plim_frame) frames;  /* frame id -> frame */
-    PLIM_VEC(uint32_t) frame_ids;        /* the runs of all stacks, one behind the other */
-    PLIM_VEC(struct plim_stack) stacks;  /* stack id -> run */
-    struct plim_map frame_index;         /* hash -> frame id, chained by rehashing */
-    struct plim_map stack_index;         /* hash -> stack id, chained by rehashing */
+    PLIM_VEC(struct plim_frame) frames; /* frame id -> frame */
+    PLIM_VEC(uint32_t) frame_ids;       /* the runs of all stacks, one behind the other */
+    PLIM_VEC(struct plim_stack) stacks; /* stack id -> run */
+    struct plim_map frame_index;        /* hash -> frame id, chained by rehashing */
+    struct plim_map stack_index;        /* hash -> stack id, chained by rehashing */
 };
 
-#define PLIM_NO_STACK UINT32_MAX  /* no stack was recorded (differs from a recorded empty one) */
+#define PLIM_NO_STACK    UINT32_MAX /* no stack was recorded (differs from a recorded empty one) */
 #define PLIM_STACK_EMPTY 0u
 
 /** plim_stacks_init() - holds the empty stack. Errors: PLIM_E_NOMEM. */
@@ -40,12 +40,14 @@ PLIM_MUST_USE enum plim_status plim_stacks_init(struct plim_stacks *stacks, stru
 void plim_stacks_fini(struct plim_stacks *stacks);
 
 /** plim_stacks_frame() - id of a frame, added when new. */
-PLIM_MUST_USE enum plim_status plim_stacks_frame(struct plim_stacks *stacks, struct plim_frame frame,
-                                                 uint32_t *id, struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_stacks_frame(struct plim_stacks *stacks,
+                                                 struct plim_frame frame, uint32_t *id,
+                                                 struct plim_err *err);
 
 /** plim_stacks_stack() - id of the run [n] of frame ids, innermost first, added when new. */
-PLIM_MUST_USE enum plim_status plim_stacks_stack(struct plim_stacks *stacks, const uint32_t *frame_ids,
-                                                 size_t n, uint32_t *id, struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_stacks_stack(struct plim_stacks *stacks,
+                                                 const uint32_t *frame_ids, size_t n, uint32_t *id,
+                                                 struct plim_err *err);
 
 /** plim_stacks_frames() - the frames ids of a stack; *n = 0 for PLIM_NO_STACK or an unknown id. */
 const uint32_t *plim_stacks_frames(const struct plim_stacks *stacks, uint32_t stack, size_t *n);

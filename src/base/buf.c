@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Growable text with a sticky failure. */
+
+#include "base/buf.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void plim_buf_fini(struct plim_buf *buf)
+{
+    free(buf->p);
+    *buf = (struct plim_buf){0};
+}
+
+void plim_buf_reset(struct plim_buf *buf)
+{
+    buf->n = 0;
+    buf->failed = false;
+    if (buf->p) {
+        buf->p[0] = '\0';
+    }
+}
+
+/* Room for n more bytes and a NUL; false (and failed) when it cannot be had. */
+static bool reserve(struct plim_buf *buf, size_t n)
+{
+    if (buf->failed) {
+        return false;
+    }
+    if (n < buf->cap - buf->n && buf->cap) {
+        return true;
+    }
+    size_t want = buf->n + n + 1;
+    size_t cap = buf->cap * 2 > want ? buf->cap * 2 : want + 64;
+    char *p = want < n ? NULL : realloc(buf->p, cap);
+    if (!p) {
+        buf->failed = true;
+        return false;
+    }
+    buf->p = p;
+    buf->cap = cap;
+    return true;
+}
+
+void plim_buf_add(struct plim_buf *buf, struct plim_str s)
+{
+    if (reserve(buf, s.n)) {
+        if (s.n > 0) {
+            memcpy(buf->p + buf->n, s.p, s.n);
+        }
+        buf->n += s.n;
+        buf->p[buf->n] = '\0';
+    }
+}
+
+void plim_buf_text(struct plim_buf *buf, const char *z)
+{
+    plim_buf_add(buf, plim_str_from(z));
+}
+
+void plim_buf_char(struct plim_buf *buf, char c)
+{
+    plim_buf_add(buf, (struct plim_str){&c, 1});
+}
+
+void plim_buf_repeat(struct plim_buf *buf, const char *z, size_t times)
+{
+    while (times-- > 0) {
+        plim_buf_text(buf, z);
+    }
+}
+
+void plim_buf_printf(struct plim_buf *buf, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n < 0) {
+        buf->failed = true;
+    } else if (reserve(buf, (size_t)n)) {
+        vsnprintf(buf->p + buf->n, (size_t)n + 1, fmt, again);
+        buf->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+enum plim_status plim_buf_status(const struct plim_buf *buf, struct plim_err *err)
+{
+    return buf->failed ? plim__fail(err, PLIM_E_NOMEM, "no memory for the output text") : PLIM_OK;
+}

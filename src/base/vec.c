@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Growth of the typed vectors of vec.h: by half, at least 16 elements, with checked products. */
+
+#include "base/vec.h"
+
+#include "base/num.h"
+
+enum plim_status plim__vec_grow(void **items, size_t *cap, size_t n, size_t extra, size_t size,
+                                struct plim_err *err)
+{
+    uint64_t want, bytes;
+    if (plim_add_overflows(n, extra, &want)) {
+        return plim__fail(err, PLIM_E_NOMEM, "a vector of 2^64 elements cannot be had");
+    }
+    uint64_t grown = plim_add_sat(*cap, *cap / 2);
+    want = plim_max_u64(plim_max_u64(want, grown), 16);
+    if (plim_mul_overflows(want, size, &bytes) || bytes > PTRDIFF_MAX) {
+        return plim__fail(err, PLIM_E_NOMEM, "a vector of %llu elements cannot be had",
+                          (unsigned long long)want);
+    }
+    void *moved = realloc(*items, (size_t)bytes);
+    if (!moved) {
+        return plim__fail(err, PLIM_E_NOMEM, "no memory for %llu bytes", (unsigned long long)bytes);
+    }
+    *items = moved;
+    *cap = (size_t)want;
+    return PLIM_OK;
+}
