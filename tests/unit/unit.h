@@ -4,12 +4,13 @@
 
 /* What every unit test includes first: cmocka and the headers it needs before it. */
 
-/* clang-format off: cmocka needs this order */
-#include <cmocka.h>
+/* cmocka needs its own header last. */
+/* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cmocka.h>
 /* clang-format on */
 
 #include "base/err.h"
