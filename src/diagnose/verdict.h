@@ -100,12 +100,14 @@ struct plim_amount {
 
 /*
  * The ledger: where every byte of the device was at one moment.
- * total = allocated + rounding + stranded + releasable + private_free + process_other
+ * total = live + rounding + stranded + releasable + private_pool_free + process_other
  *         + other_processes + driver_reserved + free + unaccounted, over the known ones.
- * X(name, JSON key, label for people). The owners, in the order of the waterfall.
+ * live is what callers asked for and still hold (requested bytes). When only the allocator's own figure
+ * is known, live is that figure and rounding is unknown. X(name, JSON key, label for people), in the
+ * order of the waterfall.
  */
 #define PLIM_LEDGER_MAP(X)                                                                         \
-    X(ALLOCATED, "allocated", "live")                                                              \
+    X(LIVE, "live", "live")                                                                        \
     X(ROUNDING, "rounding", "rounding")                                                            \
     X(STRANDED, "stranded", "stranded")                                                            \
     X(RELEASABLE, "releasable", "releasable")                                                      \
@@ -126,6 +128,7 @@ enum plim_owner {
 struct plim_ledger {
     struct plim_amount total;                   /* of the device */
     struct plim_amount capacity;                /* what the process may use: total, or a cap */
+    struct plim_amount allocated;               /* blocks handed out, rounding included */
     struct plim_amount reserved;                /* all segments */
     struct plim_amount request;                 /* of the failing request, as given to the driver */
     struct plim_amount owner[PLIM_OWNER_COUNT]; /* the waterfall */
