@@ -101,6 +101,12 @@ struct plim_finding {
     uint32_t text;  /* interned: "blocks add up to 10 MiB, the segment has 20 MiB" */
 };
 
+/* A key of the source that has no meaning here; its values were skipped. At most 64 are kept. */
+struct plim_unknown_key {
+    uint32_t key;   /* interned */
+    uint64_t times; /* how often it was seen */
+};
+
 struct plim_snapshot {
     struct plim_intern strings;
     struct plim_stacks stacks;
