@@ -119,8 +119,11 @@ struct plim_snapshot {
     uint64_t findings_dropped; /* more than the list may hold */
     struct plim_settings settings;
     struct plim_host host;
-    bool has_traces; /* device_traces was there */
-    char layout[48]; /* for people: "torch 2.1-2.3 dict", "list of segments" */
+    bool has_traces;                                /* device_traces was there */
+    PLIM_VEC(struct plim_unknown_key) unknown_keys; /* keys that this reader has no meaning for */
+    char layout[48];       /* for people: "torch 2.1-2.3 dict", "list of segments" */
+    char container[64];    /* for people: "gzip, pickle protocol 4" */
+    uint64_t source_bytes; /* bytes read, after decompression */
 };
 
 /** plim_snapshot_init() - empty, with the default pool. Errors: PLIM_E_NOMEM. */
