@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The config file: INI, read with libinih. Keys before the first section apply to every verb that has the
+ * option; keys of [verb] only to that verb, and win. Every key is checked when the file is read, so that
+ * a misspelt one is an error with its line and not a setting that silently does nothing.
+ *
+ *     no-color = yes
+ *     [diagnose]
+ *     format = markdown
+ */
+
+#include "base/file.h"
+#include "cli/parse.h"
+
+#include <ini.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_LIMIT (UINT64_C(1) << 20) /* bytes; a longer file is no config file */
+
+struct reader {
+    struct plim_config *config;
+    struct plim_arena *arena;
+    struct plim_err *err;
+    enum plim_status status;
+    int line; /* of the entry being read */
+};
+
+static enum plim_status copy(struct plim_arena *arena, const char *z, const char **out,
+                             struct plim_err *err)
+{
+    struct plim_str s;
+    PLIM_TRY(plim_arena_str(arena, plim_str_from(z), &s, err));
+    *out = s.p;
+    return PLIM_OK;
+}
+
+/* Whether `key` is an option of the verb `section`, or of any verb when section is "". */
+static enum plim_status check_key(const char *section, const char *key, struct plim_err *err)
+{
+    size_t n = 0;
+    const struct plim_verb *verbs = plim_verbs(&n);
+    if (section[0] != '\0' && plim_verb_find(section) == NULL) {
+        return plim__fail(err, PLIM_E_USAGE, "section [%s] is no verb", section);
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool here = section[0] == '\0' || strcmp(verbs[i].name, section) == 0;
+        if (here && plim_option_find(&verbs[i], key, strlen(key)) != NULL) {
+            return PLIM_OK;
+        }
+    }
+    return plim__fail(err, PLIM_E_USAGE, "unknown key '%s'", key);
+}
+
+static enum plim_status add_entry(struct reader *r, const char *section, const char *key,
+                                  const char *value)
+{
+    struct plim_config_entry entry = {.line = r->line};
+    PLIM_TRY(check_key(section, key, r->err));
+    PLIM_TRY(copy(r->arena, section, &entry.section, r->err));
+    PLIM_TRY(copy(r->arena, key, &entry.key, r->err));
+    PLIM_TRY(copy(r->arena, value, &entry.value, r->err));
+    return plim_vec_push(&r->config->entries, r->err, entry);
+}
+
+/* libinih calls this for each key; 0 stops with the number of this line. */
+static int on_entry(void *user, const char *section, const char *key, const char *value)
+{
+    struct reader *r = user;
+    if (r->status == PLIM_OK) {
+        r->status = add_entry(r, section, key, value ? value : "");
+    }
+    return r->status == PLIM_OK;
+}
+
+/* libinih asks for lines one by one, which gives us their numbers. */
+struct lines {
+    struct plim_str rest;
+    struct reader *reader;
+};
+
+static char *next_line(char *buf, int room, void *stream)
+{
+    struct lines *lines = stream;
+    if (lines->rest.n == 0) {
+        return NULL;
+    }
+    const char *end = memchr(lines->rest.p, '\n', lines->rest.n);
+    size_t n = end ? (size_t)(end - lines->rest.p) + 1 : lines->rest.n;
+    n = n < (size_t)room ? n : (size_t)room - 1;
+    memcpy(buf, lines->rest.p, n);
+    buf[n] = '\0';
+    lines->rest = plim_str_skip(lines->rest, n);
+    lines->reader->line += end != NULL || lines->rest.n == 0;
+    return buf;
+}
+
+static enum plim_status load(const char *path, struct plim_arena *arena, struct plim_config *out,
+                             struct plim_err *err)
+{
+    struct plim_str text;
+    PLIM_TRY(plim_file_read(path, CONFIG_LIMIT, &text, err));
+    struct reader reader = {.config = out, .arena = arena, .err = err};
+    struct lines lines = {text, &reader};
+    int bad = ini_parse_stream(next_line, &lines, on_entry, &reader);
+    free((void *)(uintptr_t)text.p);
+    if (reader.status == PLIM_OK && bad != 0) {
+        reader.status = plim__fail(err, PLIM_E_USAGE, "not 'key = value' nor '[section]'");
+    }
+    if (reader.status != PLIM_OK) {
+        plim__err_where(err, "%.80s:%d", path, bad > 0 ? bad : reader.line);
+    }
+    return reader.status;
+}
+
+/* Where the file is, in `buf`; false when there is none to look for. */
+static bool config_path(const char *(*getenv)(const char *), char *buf, size_t n, bool *named)
+{
+    const char *own = getenv("PLIMSOLL_CONFIG");
+    const char *xdg = getenv("XDG_CONFIG_HOME");
+    const char *home = getenv("HOME");
+    int len = -1;
+    *named = own != NULL;
+    if (own != NULL) {
+        len = own[0] ? snprintf(buf, n, "%s", own) : -1;
+    } else if (xdg != NULL && xdg[0] == '/') {
+        len = snprintf(buf, n, "%s/plimsoll/config", xdg);
+    } else if (home != NULL && home[0] == '/') {
+        len = snprintf(buf, n, "%s/.config/plimsoll/config", home);
+    }
+    return len > 0 && (size_t)len < n;
+}
+
+enum plim_status plim_config_load(const char *(*getenv)(const char *), struct plim_arena *arena,
+                                  struct plim_config *out, struct plim_err *err)
+{
+    char path[4096];
+    bool named = false;
+    *out = (struct plim_config){0};
+    if (!config_path(getenv, path, sizeof(path), &named)) {
+        return PLIM_OK;
+    }
+    struct plim_err why = {0};
+    PLIM_TRY(copy(arena, path, &out->path, err));
+    enum plim_status st = load(path, arena, out, &why);
+    if (st == PLIM_E_NOINPUT && !named) {
+        return PLIM_OK;
+    }
+    if (st != PLIM_OK && err != NULL) {
+        *err = why;
+    }
+    if (st != PLIM_OK) {
+        plim_config_fini(out);
+    }
+    return st;
+}
+
+void plim_config_fini(struct plim_config *config)
+{
+    plim_vec_fini(&config->entries);
+    config->path = NULL;
+}
+
+const struct plim_config_entry *plim_config_find(const struct plim_config *config,
+                                                 const struct plim_verb *verb,
+                                                 const struct plim_option *option)
+{
+    const struct plim_config_entry *general = NULL;
+    const struct plim_config_entry *own = NULL;
+    plim_vec_foreach (entry, &config->entries) {
+        if (strcmp(entry->key, option->name) != 0) {
+            continue;
+        }
+        if (strcmp(entry->section, verb->name) == 0) {
+            own = entry;
+        } else if (entry->section[0] == '\0') {
+            general = entry;
+        }
+    }
+    return own ? own : general;
+}

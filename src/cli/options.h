@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_CLI_OPTIONS_H
+#define PLIM_CLI_OPTIONS_H
+
+/*
+ * The one table of verbs and options. Everything that a user can type is written here once and expanded
+ * from here: parsing, the struct that a verb receives, `--help`, the man pages' OPTIONS blocks, the
+ * completions of three shells and the JSON dump (`plimsoll help --format json`) that tests read.
+ *
+ * A verb is one row of PLIM_VERB_MAP:
+ *   X(name, arguments for the synopsis, fewest, most, flags, one line about it)
+ * and one list PLIM_OPTIONS_<name>(X, S) of rows
+ *   X(S, field, KIND, "long-name", 'short' or 0, "ARGUMENT" or NULL, "default" or NULL, "help")
+ * where S is the struct that the fields go to. Kinds and their C types are in verbs.h. The argument of a
+ * CHOICE lists what is allowed, "text|json". An argument named FILE, DIR, SNAPSHOT, A or B completes
+ * to file names.
+ *
+ * Each option `--some-name` but --help and --output can also be given as PLIMSOLL_SOME_NAME in the environment and as
+ * `some-name = value` in the config file; the command line wins over the environment, that over the
+ * config file, that over the default.
+ */
+
+#define PLIM_VERB_ANY_ARGS                                                                         \
+    1000000U /* "most" of a verb that takes a command line or any number of files */
+
+/* Flags of a verb. */
+#define PLIM_VERB_COMMAND                                                                          \
+    1U /* options end at the first argument: `plimsoll VERB [options] -- CMD ...` */
+
+#define PLIM_VERB_MAP(X)                                                                           \
+    X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
+    X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
+    X(version, "", 0, 0, 0, "print the version and how the program was built")
+
+/* Shared rows. Every verb has --help; PLIM_OPTIONS_OUTPUT gives --format (its choices), -o, --no-color. */
+#define PLIM_OPTIONS_EVERY(X, S)                                                                   \
+    X(S, help, FLAG, "help", 'h', NULL, NULL, "print this help and exit")
+
+#define PLIM_OPTIONS_FILE(X, S)                                                                    \
+    X(S, output, TEXT, "output", 'o', "FILE", NULL,                                                \
+      "write to FILE instead of standard output; the file is replaced whole or not at all")
+
+#define PLIM_OPTIONS_OUTPUT(X, S, choices)                                                         \
+    X(S, format, CHOICE, "format", 'f', choices, "text", "form of the output")                     \
+    PLIM_OPTIONS_FILE(X, S)                                                                        \
+    X(S, no_color, FLAG, "no-color", 0, NULL, NULL,                                                \
+      "no colours (also when NO_COLOR is set or the output is no terminal)")
+
+#define PLIM_OPTIONS_DEVICE(X, S)                                                                  \
+    X(S, device, COUNT, "device", 'd', "N", NULL, "look at device N only (0, 1, ...)")
+
+/* The verbs' own rows. */
+#define PLIM_OPTIONS_help(X, S) PLIM_OPTIONS_OUTPUT(X, S, "text|json|scdoc")
+
+#define PLIM_OPTIONS_completion(X, S) PLIM_OPTIONS_FILE(X, S)
+
+#define PLIM_OPTIONS_version(X, S) PLIM_OPTIONS_OUTPUT(X, S, "text|json")
+
+#endif
