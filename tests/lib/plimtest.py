@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python tests share: running the program in a clean place, and unittest speaking TAP.
+
+The environment variable PLIMSOLL names the program (Meson sets it). Tests see an environment without the
+user's settings: no PLIMSOLL_*, no NO_COLOR, the C.UTF-8 locale, an empty home.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAM = os.environ.get("PLIMSOLL", str(ROOT / "build" / "plimsoll"))
+SCHEMAS = ROOT / "docs" / "schema"
+KEPT = ("PATH", "TMPDIR", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LD_LIBRARY_PATH")
+
+
+def clean_environment(home, **extra):
+    env = {name: os.environ[name] for name in KEPT if name in os.environ}
+    env.update(LC_ALL="C.UTF-8", HOME=str(home), PATH=f"{pathlib.Path(PROGRAM).parent}:{env.get('PATH', '')}")
+    env.update(extra)
+    return env
+
+
+def run(*args, stdin=b"", cwd=None, timeout=120, **env):
+    """Run the program; the result has returncode, stdout and stderr (bytes)."""
+    with tempfile.TemporaryDirectory() as home:
+        return subprocess.run([PROGRAM, *map(str, args)], input=stdin, capture_output=True,
+                              cwd=cwd or home, env=clean_environment(home, **env), timeout=timeout,
+                              check=False)
+
+
+def schemas():
+    """Every JSON Schema of docs/schema by the value of its "schema" key, as "plimsoll.explain/1"."""
+    found = {}
+    for path in sorted(SCHEMAS.glob("*.json")):
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        found[schema["properties"]["schema"]["const"]] = schema
+    return found
+
+
+def schema_complaints(document):
+    """What is wrong with a JSON answer of the program, one line each; [] when it keeps its contract."""
+    import jsonschema  # Debian package python3-jsonschema
+
+    name = document.get("schema") if isinstance(document, dict) else None
+    schema = schemas().get(name)
+    if schema is None:
+        return [f"no file in docs/schema describes {name!r}"]
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    return [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in validator.iter_errors(document)]
+
+
+class TapResult(unittest.TestResult):
+    """Prints each test as a TAP point, with the reasons of failures as comments."""
+
+    def __init__(self, stream):
+        super().__init__()
+        self.stream_out = stream
+        self.count = 0
+
+    def point(self, ok, test, note=""):
+        self.count += 1
+        name = (test.shortDescription() or test.id()).replace("#", "")
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}{note}", file=self.stream_out, flush=True)
+
+    def reason(self, err, test):
+        for line in self._exc_info_to_string(err, test).splitlines():
+            print("# " + line, file=self.stream_out, flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.point(True, test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.point(False, test)
+        self.reason(err, test)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.point(False, test)
+        self.reason(err, test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.point(True, test, f" # SKIP {reason}")
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.point(False, subtest)
+            self.reason(err, subtest)
+
+
+def main():
+    """Run the tests of the calling module in TAP; arguments select tests by name."""
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
+    chosen = sys.argv[1:]
+    flat = [t for t in flatten(suite) if not chosen or any(word in t.id() for word in chosen)]
+    result = TapResult(sys.stdout)
+    unittest.TestSuite(flat).run(result)
+    print(f"1..{result.count}", flush=True)
+    sys.exit(0 if result.wasSuccessful() else 1)
+
+
+def flatten(suite):
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from flatten(item)
+        else:
+            yield item

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Check who includes whom: every #include goes in the direction of the layers.
+
+The table says, for each folder of src/, what it may include besides itself, the C library and other
+people's libraries. runtime/ runs inside other people's processes and includes only its own headers.
+Also: a header is included by its path from src/ ("base/arena.h"), and cli and watch do not know each other.
+
+    tools/check_layers.py [ROOT]      exit 1 and one line per violation when something is wrong
+"""
+
+import pathlib
+import re
+import sys
+
+NOUNS = {"base", "heap"}
+INPUT = NOUNS | {"format", "alloc"}
+JUDGE = INPUT | {"replay", "serving"}
+REPORT = JUDGE | {"diagnose"}
+WORLD = {"device", "store"}
+
+MAY_INCLUDE = {
+    "base": set(),
+    "heap": {"base"},
+    "format": NOUNS,
+    "alloc": NOUNS,
+    "replay": INPUT,
+    "serving": INPUT,
+    "diagnose": JUDGE,
+    "report": REPORT,
+    "device": NOUNS,
+    "store": NOUNS,
+    "cli": REPORT | {"report"} | WORLD,
+    "watch": REPORT | {"report"} | WORLD,
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match.group(1), match.group(2)
+
+
+def check_src(root, complaints):
+    for path in sorted((root / "src").rglob("*.[ch]")) + sorted((root / "src").rglob("*.def")):
+        layer = path.relative_to(root / "src").parts[0]
+        if layer not in MAY_INCLUDE:
+            complaints.append(f"{path}: folder src/{layer} is not in the table of layers")
+            continue
+        for number, quote, name in includes(path):
+            target = name.split("/")[0]
+            if quote == '"' and "/" not in name:
+                complaints.append(f'{path}:{number}: include "{name}" by its path from src/')
+            elif quote == '"' and target not in MAY_INCLUDE[layer] | {layer}:
+                complaints.append(f"{path}:{number}: {layer} may not include {target} ({name})")
+
+
+def check_runtime(root, complaints):
+    for path in sorted((root / "runtime").rglob("*.[ch]")):
+        for number, quote, name in includes(path):
+            if quote == '"' and not resolves_inside(root, path, name):
+                complaints.append(f"{path}:{number}: runtime may not include {name}")
+            elif quote == "<" and name.startswith("plimsoll/"):
+                complaints.append(f"{path}:{number}: runtime may not include {name}")
+
+
+def resolves_inside(root, path, name):
+    runtime = (root / "runtime").resolve()
+    for base in (path.parent, runtime):
+        candidate = (base / name).resolve()
+        if candidate.exists() and runtime in candidate.parents:
+            return True
+    return False
+
+
+def check_public(root, complaints):
+    for path in sorted((root / "include").rglob("*.h")):
+        for number, quote, name in includes(path):
+            if quote == '"' or (name.split("/")[0] in MAY_INCLUDE and "/" in name):
+                complaints.append(f"{path}:{number}: a public header may not include {name}")
+
+
+def main(argv):
+    root = pathlib.Path(argv[1] if len(argv) > 1 else pathlib.Path(__file__).parent.parent)
+    complaints = []
+    check_src(root, complaints)
+    check_runtime(root, complaints)
+    check_public(root, complaints)
+    for line in complaints:
+        print(line)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Linters. tools/lint.sh [format|shell|spelling|tidy|cppcheck]...   without names: all of them.
+# `tools/lint.sh fix` rewrites the C files in the project's format.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+c_files() {
+    git ls-files -- '*.c' '*.h' | while read -r file; do [[ -f $file ]] && echo "$file"; done
+}
+
+lint_format() {
+    c_files | xargs clang-format-16 --dry-run -Werror
+}
+
+lint_shell() {
+    git ls-files -- '*.sh' .ci/run | xargs shellcheck -x
+}
+
+lint_spelling() {
+    git ls-files -- '*.c' '*.h' '*.md' '*.scd' '*.py' '*.sh' '*.build' |
+        xargs codespell --ignore-words tools/spelling.txt
+}
+
+lint_tidy() {
+    local jobs
+    jobs=$(nproc)
+    git ls-files -- 'src/*.c' 'runtime/*.c' | xargs -P "$jobs" -n 4 clang-tidy-16 --quiet -p build
+}
+
+lint_cppcheck() {
+    cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+        --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --error-exitcode=1 \
+        -D__linux__ -D_GNU_SOURCE -Iinclude -Isrc -Ibuild/src -j "$(nproc)" src runtime
+}
+
+if [[ $# -eq 0 ]]; then
+    set -- format shell spelling tidy cppcheck
+fi
+for name in "$@"; do
+    case $name in
+    format | shell | spelling | tidy | cppcheck) "lint_$name" ;;
+    fix) c_files | xargs clang-format-16 -i ;;
+    *)
+        echo "usage: tools/lint.sh [format|shell|spelling|tidy|cppcheck|fix]..." >&2
+        exit 64
+        ;;
+    esac
+done
