@@ -81,6 +81,7 @@ static enum plim_status add_chunk(struct plim_arena *arena, size_t n, struct pli
     if (!chunk) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %llu bytes", (unsigned long long)bytes);
     }
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): bytes includes the header, it is never 0 */
     *chunk = (struct plim_arena_chunk){.older = arena->head, .cap = cap};
     POISON(chunk->data, cap);
     arena->head = chunk;

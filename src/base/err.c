@@ -66,7 +66,7 @@ int plim_err_format(const struct plim_err *err, char *buf, size_t n)
                     err->hint);
 }
 
-enum plim_status plim__fail(struct plim_err *err, enum plim_status status, const char *fmt, ...)
+void plim__err_set(struct plim_err *err, enum plim_status status, const char *fmt, ...)
 {
     if (err) {
         plim_err_clear(err);
@@ -76,11 +76,10 @@ enum plim_status plim__fail(struct plim_err *err, enum plim_status status, const
         vsnprintf(err->message, sizeof(err->message), fmt, args);
         va_end(args);
     }
-    return status;
 }
 
-enum plim_status plim__fail_errno(struct plim_err *err, enum plim_status status, int os_errno,
-                                  const char *fmt, ...)
+void plim__err_set_errno(struct plim_err *err, enum plim_status status, int os_errno,
+                         const char *fmt, ...)
 {
     if (err) {
         plim_err_clear(err);
@@ -100,7 +99,6 @@ enum plim_status plim__fail_errno(struct plim_err *err, enum plim_status status,
 #endif
         snprintf(err->message + used, sizeof(err->message) - used, ": %s", reason);
     }
-    return status;
 }
 
 void plim__err_at(struct plim_err *err, uint64_t pos)

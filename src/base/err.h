@@ -6,13 +6,26 @@
 
 #include <plimsoll/status.h>
 
-/* Fill *err (nullable) and return `status`, so that `return plim__fail(...)` is the whole exit. */
-enum plim_status plim__fail(struct plim_err *err, enum plim_status status, const char *fmt, ...)
+void plim__err_set(struct plim_err *err, enum plim_status status, const char *fmt, ...)
     PLIM_PRINTF(3, 4);
+void plim__err_set_errno(struct plim_err *err, enum plim_status status, int os_errno,
+                         const char *fmt, ...) PLIM_PRINTF(4, 5);
 
-/* The same for a failed system call: appends strerror(errno) to the message. */
-enum plim_status plim__fail_errno(struct plim_err *err, enum plim_status status, int os_errno,
-                                  const char *fmt, ...) PLIM_PRINTF(4, 5);
+static inline enum plim_status plim__status(enum plim_status status)
+{
+    return status;
+}
+
+/*
+ * plim__fail(err, status, fmt, ...): fill *err (nullable); the value is `status`, so that
+ * `return plim__fail(...)` is the whole exit. A macro, so that compilers and analysers see that the value
+ * is not PLIM_OK. `status` is evaluated twice.
+ */
+#define plim__fail(err, status, ...) (plim__err_set(err, status, __VA_ARGS__), plim__status(status))
+
+/* The same for a failed system call: appends the system's text for os_errno to the message. */
+#define plim__fail_errno(err, status, os_errno, ...)                                               \
+    (plim__err_set_errno(err, status, os_errno, __VA_ARGS__), plim__status(status))
 
 /* Add a position, a place or a hint to an error that is already set; no-ops when err is NULL. */
 void plim__err_at(struct plim_err *err, uint64_t pos);

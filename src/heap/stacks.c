@@ -54,6 +54,7 @@ enum plim_status plim_stacks_frame(struct plim_stacks *stacks, struct plim_frame
     uint32_t added = (uint32_t)stacks->frames.n;
     PLIM_TRY(plim_vec_reserve(&stacks->frames, 1, err));
     PLIM_TRY(plim_map_put(&stacks->frame_index, hash, added, err));
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): reserve gave it a place */
     stacks->frames.items[stacks->frames.n++] = frame;
     *id = added;
     return PLIM_OK;
