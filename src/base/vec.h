@@ -43,7 +43,8 @@
 
 /* `for` over pointers to the elements; the vector must not grow inside. */
 #define plim_vec_foreach(it, v)                                                                    \
-    for (__typeof__(*(v)->items) *it = (v)->items; it != (v)->items + (v)->n; it++)
+    for (__typeof__(*(v)->items) *it = (v)->items;                                                 \
+         it != ((v)->n > 0 ? &(v)->items[(v)->n] : (v)->items); it++)
 
 enum plim_status plim__vec_grow(void **items, size_t *cap, size_t n, size_t extra, size_t size,
                                 struct plim_err *err);
