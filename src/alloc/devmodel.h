@@ -27,6 +27,8 @@
 #include "base/num.h"
 #include "base/vec.h"
 
+#include <string.h>
+
 /* X(name, text): every call that a model makes. */
 #define PLIM_DRIVER_CALL_MAP(X)                                                                    \
     X(MALLOC, "cudaMalloc")                                                                        \
