@@ -9,6 +9,8 @@
 
 #include "base/num.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -130,6 +132,29 @@ enum plim_status plim_arena_str(struct plim_arena *arena, struct plim_str s, str
     }
     *out = (struct plim_str){p, s.n};
     return PLIM_OK;
+}
+
+const char *plim_arena_sayf(struct plim_arena *arena, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    void *p = NULL;
+    if (n < 0 || plim_arena_alloc(arena, (size_t)n + 1, &p, NULL) != PLIM_OK) {
+        arena->starved = true;
+    } else {
+        vsnprintf(p, (size_t)n + 1, fmt, again);
+    }
+    va_end(again);
+    return p ? p : "";
+}
+
+enum plim_status plim_arena_status(const struct plim_arena *arena, struct plim_err *err)
+{
+    return arena->starved ? plim__fail(err, PLIM_E_NOMEM, "no memory for the texts of the answer")
+                          : PLIM_OK;
 }
 
 struct plim_arena_mark plim_arena_mark(const struct plim_arena *arena)

@@ -19,6 +19,7 @@ struct plim_arena {
     struct plim_arena_chunk *head; /* owned, newest first */
     uint64_t used;                 /* bytes obtained from the system, chunk headers included */
     uint64_t budget;               /* most bytes `used` may reach; UINT64_MAX = none */
+    bool starved;                  /* a plim_arena_sayf() found no room */
 };
 
 /* A point to go back to. Valid until an earlier mark of the same arena is rewound. */
@@ -47,6 +48,15 @@ PLIM_MUST_USE enum plim_status plim_arena_array(struct plim_arena *arena, size_t
 /** plim_arena_str() - an arena-owned copy of s with a NUL behind it (not counted in n). */
 PLIM_MUST_USE enum plim_status plim_arena_str(struct plim_arena *arena, struct plim_str s,
                                               struct plim_str *out, struct plim_err *err);
+
+/**
+ * plim_arena_sayf() - a formatted, NUL-terminated, arena-owned text, for sentences that are built by the
+ * dozen. Never NULL: when there is no room it returns "" and the arena is `starved`; ask once at the end
+ * with plim_arena_status().
+ */
+const char *plim_arena_sayf(struct plim_arena *arena, const char *fmt, ...) PLIM_PRINTF(2, 3);
+PLIM_MUST_USE enum plim_status plim_arena_status(const struct plim_arena *arena,
+                                                 struct plim_err *err);
 
 /** plim_arena_mark()/plim_arena_rewind() - drop everything allocated since the mark. */
 struct plim_arena_mark plim_arena_mark(const struct plim_arena *arena);

@@ -63,18 +63,4 @@ struct plim_pool_id {
     uint64_t b;
 };
 
-/* Sums over a heap or a part of it. */
-struct plim_heap_totals {
-    uint64_t reserved;   /* all segments */
-    uint64_t allocated;  /* blocks handed out */
-    uint64_t pending;    /* blocks waiting for events */
-    uint64_t requested;  /* asked for by the callers of allocated and pending blocks */
-    uint64_t releasable; /* free bytes in wholly free segments */
-    uint64_t stranded;   /* free bytes in segments with a live block */
-    uint64_t largest_free_block;
-    uint32_t segments;
-    uint32_t live_blocks; /* allocated or pending */
-    uint32_t free_blocks;
-};
-
 #endif

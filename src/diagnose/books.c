@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ledger of a snapshot at one moment. The allocator's side is measured from blocks and segments;
+ * the device's side comes from the failure's own record of free bytes, from the message, or from the
+ * user, in this order of trust: measured, message, given.
+ */
+
+#include "diagnose/diagnose.h"
+
+#include "base/num.h"
+
+/* A CUDA context with its kernels takes 0.2 to 0.7 GiB, with many libraries up to about 1.2 GiB. */
+#define USUAL_CONTEXT (UINT64_C(500) * PLIM_MIB)
+#define LARGE_CONTEXT (UINT64_C(1200) * PLIM_MIB)
+
+#define SMALL_REQUEST  PLIM_MIB
+#define SMALL_SEGMENT  (2 * PLIM_MIB)
+#define MEDIUM_REQUEST (10 * PLIM_MIB)
+#define MEDIUM_SEGMENT (20 * PLIM_MIB)
+
+uint64_t plim__driver_bytes(uint64_t size)
+{
+    if (size <= SMALL_REQUEST) {
+        return SMALL_SEGMENT;
+    }
+    return size < MEDIUM_REQUEST ? MEDIUM_SEGMENT : plim_round_up(size, SMALL_SEGMENT);
+}
+
+static struct plim_amount measured(uint64_t bytes)
+{
+    return plim_amount(bytes, PLIM_HOW_MEASURED);
+}
+
+static void fill_allocator_side(struct plim_diagnosis *d)
+{
+    struct plim_ledger *l = &d->set.ledger;
+    const struct plim_fragmentation *f = &d->fragmentation;
+    uint64_t live = f->all.allocated + f->all.pending;
+    uint64_t private_free = f->private_.stranded + f->private_.releasable;
+    l->allocated = measured(live);
+    l->reserved = measured(f->all.reserved);
+    l->owner[PLIM_OWNER_LIVE] = measured(f->all.requested);
+    l->owner[PLIM_OWNER_ROUNDING] = measured(plim_sub_sat(live, f->all.requested));
+    l->owner[PLIM_OWNER_STRANDED] = measured(f->normal.stranded);
+    l->owner[PLIM_OWNER_RELEASABLE] = measured(f->normal.releasable);
+    if (f->private_.segments > 0) {
+        l->owner[PLIM_OWNER_PRIVATE_FREE] = measured(private_free);
+    }
+}
+
+/* Free bytes of the device: recorded with the failure, else from the facts, else what must be left. */
+static struct plim_amount free_bytes(const struct plim_facts *facts, const struct plim_diagnosis *d)
+{
+    uint64_t reserved = d->set.ledger.reserved.bytes;
+    if (d->failure.happened && d->failure.device_free > 0) {
+        return measured(d->failure.device_free);
+    }
+    if (plim_known(facts->free) && d->failure.happened) {
+        return facts->free;
+    }
+    if (plim_known(facts->total) && plim_known(facts->external)) {
+        uint64_t used = plim_add_sat(reserved, facts->external.bytes);
+        return plim_amount(plim_sub_sat(facts->total.bytes, used), PLIM_HOW_COMPUTED);
+    }
+    return plim_amount(0, PLIM_HOW_UNKNOWN);
+}
+
+/* Bytes used outside the allocator, by anybody. */
+static struct plim_amount external_bytes(const struct plim_facts *facts, uint64_t reserved,
+                                         struct plim_amount free)
+{
+    if (plim_known(facts->total) && plim_known(free)) {
+        uint64_t ours = plim_add_sat(reserved, free.bytes);
+        return plim_amount(plim_sub_sat(facts->total.bytes, ours), PLIM_HOW_COMPUTED);
+    }
+    return facts->external;
+}
+
+/* Split external bytes between this process and others, as far as the facts go. */
+static void split_external(const struct plim_facts *facts, struct plim_amount external,
+                           struct plim_ledger *l)
+{
+    struct plim_amount *mine = &l->owner[PLIM_OWNER_PROCESS_OTHER];
+    struct plim_amount *others = &l->owner[PLIM_OWNER_OTHER_PROCESSES];
+    if (!plim_known(external)) {
+        *mine = facts->process_other;
+        *others = facts->others;
+    } else if (plim_known(facts->process_other)) {
+        *mine = facts->process_other;
+        *others = plim_amount(plim_sub_sat(external.bytes, mine->bytes), PLIM_HOW_COMPUTED);
+    } else if (plim_known(facts->others)) {
+        *others = facts->others;
+        *mine = plim_amount(plim_sub_sat(external.bytes, others->bytes), PLIM_HOW_COMPUTED);
+    } else {
+        uint64_t context = external.bytes <= LARGE_CONTEXT ? external.bytes : USUAL_CONTEXT;
+        *mine = plim_amount(context, PLIM_HOW_ESTIMATED);
+        *others = plim_amount(external.bytes - context, PLIM_HOW_ESTIMATED);
+    }
+}
+
+/* What the owners leave over of the total. Only when all of the device is known. */
+static void fill_unaccounted(struct plim_ledger *l)
+{
+    uint64_t sum = 0;
+    if (!plim_known(l->total) || !plim_known(l->owner[PLIM_OWNER_FREE])) {
+        return;
+    }
+    for (int i = 0; i < PLIM_OWNER_UNACCOUNTED; i++) {
+        sum = plim_add_sat(sum, plim_known(l->owner[i]) ? l->owner[i].bytes : 0);
+    }
+    l->owner[PLIM_OWNER_UNACCOUNTED] =
+        plim_amount(plim_sub_sat(l->total.bytes, sum), PLIM_HOW_COMPUTED);
+}
+
+void plim__books_fill(const struct plim_facts *facts, struct plim_diagnosis *d)
+{
+    struct plim_ledger *l = &d->set.ledger;
+    fill_allocator_side(d);
+    l->total = facts->total;
+    l->owner[PLIM_OWNER_FREE] = free_bytes(facts, d);
+    split_external(facts, external_bytes(facts, l->reserved.bytes, l->owner[PLIM_OWNER_FREE]), l);
+    l->capacity = plim_known(facts->cap) ? facts->cap : facts->total;
+    if (d->failure.happened) {
+        l->request = plim_amount(d->failure.driver_bytes, PLIM_HOW_COMPUTED);
+        if (plim_known(facts->request)) {
+            l->request = facts->request;
+        }
+    }
+    fill_unaccounted(l);
+}

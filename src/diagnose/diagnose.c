@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of the steps, the moment that is judged, and the tables of blame and pins. */
+
+#include "diagnose/diagnose.h"
+
+#include "base/num.h"
+
+#include <stdlib.h>
+
+#define DEFAULT_ROWS 20u
+
+static void choose_device(const struct plim_snapshot *snapshot,
+                          const struct plim_diagnose_options *options, struct plim_diagnosis *d)
+{
+    uint64_t best = 0;
+    if (options->device != PLIM_NO_ID) {
+        d->device = options->device;
+        return;
+    }
+    for (uint32_t i = 0; i < snapshot->devices.n; i++) {
+        const struct plim_device *device = &snapshot->devices.items[i];
+        uint64_t weight = plim_totals_of_heap(&device->heap).reserved / 2 + device->trace.events.n;
+        weight += device->trace.by_action[PLIM_ACTION_OOM] ? UINT64_MAX / 2 : 0;
+        if (weight > best) {
+            best = weight;
+            d->device = i;
+        }
+    }
+}
+
+static uint64_t time_between(const struct plim_trace *trace, size_t from, size_t to)
+{
+    if (!trace->has_times || from >= trace->events.n || to >= trace->events.n) {
+        return 0;
+    }
+    return plim_sub_sat(trace->events.items[to].time_us, trace->events.items[from].time_us);
+}
+
+static void read_failure(const struct plim_trace *trace, struct plim_failure *f)
+{
+    size_t at = trace->events.n;
+    while (at > 0 && trace->events.items[at - 1].action != PLIM_ACTION_OOM) {
+        at--;
+    }
+    if (at == 0) {
+        return;
+    }
+    const struct plim_event *e = &trace->events.items[at - 1];
+    *f = (struct plim_failure){
+        .happened = true,
+        .event = (uint32_t)(at - 1),
+        .size = e->size,
+        .driver_bytes = plim__driver_bytes(e->size),
+        .stream = e->stream,
+        .pool = e->pool,
+        .device_free = e->addr,
+        .stack = e->stack,
+        .count = (uint32_t)trace->by_action[PLIM_ACTION_OOM],
+        .events_after = trace->events.n - at,
+        .uptime_us = time_between(trace, 0, at - 1),
+    };
+}
+
+/* Which position is judged, and what to call it. */
+static void choose_moment(const struct plim_diagnose_options *options,
+                          const struct plim_trace *trace, struct plim_diagnosis *d)
+{
+    d->position = trace->events.n;
+    d->set.ledger.moment = "at the end";
+    if (options->moment == PLIM_MOMENT_PEAK) {
+        d->position = d->peaks.allocated_at;
+        d->set.ledger.moment = "at the peak";
+    } else if (options->moment == PLIM_MOMENT_AUTO && d->failure.happened) {
+        d->position = d->failure.event;
+        d->set.ledger.moment = "at the failure";
+    }
+    if (options->moment != PLIM_MOMENT_AUTO) {
+        uint32_t count = d->failure.count;
+        d->failure = (struct plim_failure){.count = count, .stack = PLIM_NO_STACK};
+    }
+}
+
+static int most_bytes_first(const void *a, const void *b)
+{
+    const struct plim_blame_row *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
+                                : (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+static enum plim_status fill_blame(const struct plim_snapshot *snapshot, uint32_t rows,
+                                   struct plim_diagnosis *d, struct plim_err *err)
+{
+    for (uint32_t i = 0; i < d->leaks.sites.n; i++) {
+        const struct plim_site_live *live = &d->leaks.sites.items[i];
+        const struct plim_site *site = &d->sites.sites.items[i];
+        d->by_category[site->category] += live->bytes;
+        if (live->blocks > 0) {
+            struct plim_blame_row row = {NULL,           NULL,         i,
+                                         site->category, live->bytes,  live->bytes_born,
+                                         live->blocks,   live->allocs, live->frees,
+                                         false};
+            PLIM_TRY(plim_vec_push(&d->blame, err, row));
+        }
+    }
+    if (d->blame.n > 0) {
+        qsort(d->blame.items, d->blame.n, sizeof(d->blame.items[0]), most_bytes_first);
+    }
+    d->blame.n = d->blame.n > rows ? rows : d->blame.n;
+    plim_vec_foreach (row, &d->blame) {
+        uint32_t index = row->stack; /* the site's index stood here for the sort */
+        const struct plim_site *site = &d->sites.sites.items[index];
+        row->site = plim_site_text(snapshot, site, &d->arena);
+        row->frame = site->n_frames ? plim_frame_text(snapshot, site->frames[0], &d->arena) : "";
+        row->stack = site->stack;
+        plim_vec_foreach (suspect, &d->leaks.suspects) {
+            row->suspect |= suspect->site == index;
+        }
+    }
+    return PLIM_OK;
+}
+
+static enum plim_status fill_pins(const struct plim_snapshot *snapshot, uint32_t rows,
+                                  struct plim_diagnosis *d, struct plim_err *err)
+{
+    const struct plim_trace *trace = &snapshot->devices.items[d->device].trace;
+    for (size_t i = 0; i < d->fragmentation.pinned.n && i < rows; i++) {
+        const struct plim_pinned_segment *pinned = &d->fragmentation.pinned.items[i];
+        const struct plim_segment *segment = &d->heap.segments.items[pinned->segment];
+        const struct plim_block *block = &d->heap.blocks.items[pinned->oldest];
+        uint32_t site = plim_site_of(&d->sites, block->stack);
+        bool before = block->alloc_event == PLIM_NO_EVENT;
+        struct plim_pin_row row = {
+            .segment_addr = segment->addr,
+            .segment_size = segment->size,
+            .stranded = pinned->stranded,
+            .live = pinned->live,
+            .live_blocks = pinned->live_blocks,
+            .block_addr = block->addr,
+            .block_size = block->size,
+            .before_trace = before,
+            .age_events = before ? 0 : d->position - block->alloc_event,
+            .age_us = before || d->position == 0
+                          ? 0
+                          : time_between(trace, block->alloc_event, d->position - 1),
+            .site =
+                site == 0 ? NULL : plim_site_text(snapshot, &d->sites.sites.items[site], &d->arena),
+        };
+        PLIM_TRY(plim_vec_push(&d->pins, err, row));
+    }
+    return PLIM_OK;
+}
+
+static enum plim_status run(const struct plim_snapshot *snapshot,
+                            const struct plim_diagnose_options *options, struct plim_diagnosis *d,
+                            struct plim_err *err)
+{
+    const struct plim_device *device = &snapshot->devices.items[d->device];
+    uint32_t rows = options->rows ? options->rows : DEFAULT_ROWS;
+    d->peaks = plim_trace_peaks(device);
+    d->complete = d->peaks.reserved_at_start == 0 && device->trace.events.n > 0;
+    read_failure(&device->trace, &d->failure);
+    choose_moment(options, &device->trace, d);
+    PLIM_TRY(plim_heap_at(device, d->position, &d->heap, &d->gaps, err));
+    PLIM_TRY(plim_history_read(snapshot, &device->trace, d->position, &d->history, err));
+    PLIM_TRY(plim_sites_build(snapshot, &d->sites, err));
+    PLIM_TRY(
+        plim_leaks_find(&d->sites, &d->heap, &d->history, d->position, &d->arena, &d->leaks, err));
+    PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
+    plim__books_fill(&options->facts, d);
+    PLIM_TRY(fill_blame(snapshot, rows, d, err));
+    PLIM_TRY(fill_pins(snapshot, rows, d, err));
+    PLIM_TRY(plim__judge(snapshot, options, d, err));
+    PLIM_TRY(plim__gather_evidence(snapshot, options, d, err));
+    PLIM_TRY(plim__advise(snapshot, options, d, err));
+    return plim_arena_status(&d->arena, err);
+}
+
+enum plim_status plim_diagnose(const struct plim_snapshot *snapshot,
+                               const struct plim_diagnose_options *options,
+                               struct plim_diagnosis *out, struct plim_err *err)
+{
+    struct plim_diagnosis d = {.failure.stack = PLIM_NO_STACK};
+    plim_arena_init(&d.arena, 0);
+    if (snapshot->devices.n == 0) {
+        plim__fail(err, PLIM_E_DATA, "the snapshot holds no device");
+        plim__err_hint(err, "it was taken before any memory of a GPU was used");
+        return PLIM_E_DATA;
+    }
+    choose_device(snapshot, options, &d);
+    if (d.device >= snapshot->devices.n) {
+        return plim__fail(err, PLIM_E_RANGE, "device %u is not in the snapshot, which has %zu",
+                          d.device, snapshot->devices.n);
+    }
+    enum plim_status st = run(snapshot, options, &d, err);
+    if (st != PLIM_OK) {
+        plim_diagnosis_fini(&d);
+        return st;
+    }
+    *out = d;
+    return PLIM_OK;
+}
+
+void plim_diagnosis_fini(struct plim_diagnosis *d)
+{
+    plim_finding_set_fini(&d->set);
+    plim_heap_fini(&d->heap);
+    plim_fragmentation_fini(&d->fragmentation);
+    plim_history_fini(&d->history);
+    plim_sites_fini(&d->sites);
+    plim_leaks_fini(&d->leaks);
+    plim_vec_fini(&d->blame);
+    plim_vec_fini(&d->pins);
+    plim_arena_fini(&d->arena);
+}
