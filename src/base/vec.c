@@ -26,3 +26,15 @@ enum plim_status plim__vec_grow(void **items, size_t *cap, size_t n, size_t extr
     *cap = (size_t)want;
     return PLIM_OK;
 }
+
+void plim__vec_shrink(void **items, size_t *cap, size_t n, size_t size)
+{
+    if ((*cap - n) * size < 64 * 1024) {
+        return;
+    }
+    void *moved = realloc(*items, (n > 0 ? n : 1) * size);
+    if (moved) {
+        *items = moved;
+        *cap = n > 0 ? n : 1;
+    }
+}

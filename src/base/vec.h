@@ -41,6 +41,10 @@
         (v)->n = (v)->cap = 0;                                                                     \
     } while (0)
 
+/* Give unused room back when it is worth it; never fails. */
+#define plim_vec_shrink(v)                                                                         \
+    plim__vec_shrink((void **)&(v)->items, &(v)->cap, (v)->n, sizeof(*(v)->items))
+
 /* `for` over pointers to the elements; the vector must not grow inside. */
 #define plim_vec_foreach(it, v)                                                                    \
     for (__typeof__(*(v)->items) *it = (v)->items;                                                 \
@@ -48,5 +52,6 @@
 
 enum plim_status plim__vec_grow(void **items, size_t *cap, size_t n, size_t extra, size_t size,
                                 struct plim_err *err);
+void plim__vec_shrink(void **items, size_t *cap, size_t n, size_t size);
 
 #endif
