@@ -72,7 +72,8 @@ static void frames(struct plim_jsonw *w, const struct plim_snapshot *s, uint32_t
     plim_jsonw_end(w);
 }
 
-static void blame(struct plim_jsonw *w, const struct plim_snapshot *s, const struct plim_diagnosis *d)
+static void blame(struct plim_jsonw *w, const struct plim_snapshot *s,
+                  const struct plim_diagnosis *d)
 {
     plim_jsonw_key(w, "blame");
     plim_jsonw_array(w);
@@ -92,7 +93,8 @@ static void blame(struct plim_jsonw *w, const struct plim_snapshot *s, const str
     plim_jsonw_end(w);
 }
 
-static void leaks(struct plim_jsonw *w, const struct plim_snapshot *s, const struct plim_diagnosis *d)
+static void leaks(struct plim_jsonw *w, const struct plim_snapshot *s,
+                  const struct plim_diagnosis *d)
 {
     plim_jsonw_key(w, "leak_suspects");
     plim_jsonw_array(w);
@@ -137,7 +139,8 @@ static void pinned(struct plim_jsonw *w, const struct plim_diagnosis *d)
     plim_jsonw_end(w);
 }
 
-static void failure(struct plim_jsonw *w, const struct plim_snapshot *s, const struct plim_diagnosis *d)
+static void failure(struct plim_jsonw *w, const struct plim_snapshot *s,
+                    const struct plim_diagnosis *d)
 {
     const struct plim_failure *f = &d->failure;
     plim_jsonw_key(w, "failure");

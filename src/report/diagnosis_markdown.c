@@ -12,13 +12,15 @@ static void blame(struct plim_buf *out, const struct plim_diagnosis *d)
     if (d->blame.n == 0) {
         return;
     }
-    plim_buf_text(out, "\n### Who holds the live bytes\n\n"
-                       "| bytes | blocks | looks like | allocated at |\n| ---: | ---: | --- | --- |\n");
+    plim_buf_text(out,
+                  "\n### Who holds the live bytes\n\n"
+                  "| bytes | blocks | looks like | allocated at |\n| ---: | ---: | --- | --- |\n");
     for (size_t i = 0; i < d->blame.n && i < ROWS; i++) {
         const struct plim_blame_row *row = &d->blame.items[i];
         char bytes[PLIM_BYTES_TEXT];
-        plim_buf_printf(out, "| %s | %u | %s%s | ", plim_bytes_format(bytes, row->bytes), row->blocks,
-                        plim_category_text(row->category), row->suspect ? ", **leak suspect**" : "");
+        plim_buf_printf(out, "| %s | %u | %s%s | ", plim_bytes_format(bytes, row->bytes),
+                        row->blocks, plim_category_text(row->category),
+                        row->suspect ? ", **leak suspect**" : "");
         plim_markdown_escape(out, row->site);
         plim_buf_text(out, " |\n");
     }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #define BLAME_ROWS 6u
-#define PIN_ROWS 3u
+#define PIN_ROWS   3u
 
 static void blame(struct plim_buf *out, const struct plim_diagnosis *d,
                   const struct plim_text_style *style)
@@ -27,9 +27,8 @@ static void blame(struct plim_buf *out, const struct plim_diagnosis *d,
         struct plim_buf line = {0};
         plim_buf_printf(&line, "%s [%s%s, %u block%s]", row->site,
                         row->suspect ? "LEAK SUSPECT, " : "",
-                        row->category == PLIM_CATEGORY_UNKNOWN
-                            ? "kind unknown"
-                            : plim_category_text(row->category),
+                        row->category == PLIM_CATEGORY_UNKNOWN ? "kind unknown"
+                                                               : plim_category_text(row->category),
                         row->blocks, row->blocks == 1 ? "" : "s");
         plim_text_wrap(out, first, line.p ? line.p : "", style);
         plim_buf_fini(&line);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts on snapshots whose cause is known because the test made it. */
+
+#include "diagnose/diagnose.h"
+#include "snapshot_maker.h"
+#include "unit.h"
+
+static struct maker maker; /* large: not on the stack */
+
+static const struct plim_diagnose_options defaults = {.device = PLIM_NO_ID};
+
+static struct plim_diagnose_options with_total(uint64_t total)
+{
+    struct plim_diagnose_options options = defaults;
+    options.facts.total = plim_amount(total, PLIM_HOW_GIVEN);
+    return options;
+}
+
+static void assert_verdict(const struct plim_diagnose_options *options, enum plim_class cls,
+                           enum plim_subclass subclass)
+{
+    struct plim_diagnosis d;
+    struct plim_err err;
+    maker_finish(&maker);
+    assert_ok(plim_diagnose(&maker.snapshot, options, &d, &err));
+    assert_string_equal(plim_class_text(d.set.verdict.cls), plim_class_text(cls));
+    assert_string_equal(plim_subclass_text(d.set.verdict.subclass), plim_subclass_text(subclass));
+    assert_true(d.set.verdict.confidence > 0 && d.set.verdict.confidence <= 1);
+    assert_true(d.set.evidence.n > 0);
+    struct plim_ledger *l = &d.set.ledger;
+    if (plim_known(l->total) && plim_known(l->owner[PLIM_OWNER_FREE])) {
+        uint64_t sum = 0;
+        for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
+            sum += plim_known(l->owner[i]) ? l->owner[i].bytes : 0;
+        }
+        assert_int_equal(sum, l->total.bytes);
+    }
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void request_beyond_the_device_is_a_single_request(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    maker_alloc(&maker, 4 * PLIM_GIB, PLIM_NO_STACK);
+    maker_oom(&maker, 30 * PLIM_GIB, 19 * PLIM_GIB, PLIM_NO_STACK);
+    assert_verdict(&defaults, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_SINGLE_REQUEST);
+}
+
+static void live_bytes_without_holes_are_a_working_set(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    for (int i = 0; i < 22; i++) {
+        maker_alloc(&maker, PLIM_GIB, PLIM_NO_STACK);
+    }
+    maker_oom(&maker, 3 * PLIM_GIB, PLIM_GIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(24 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET);
+}
+
+static void holes_pinned_by_small_blocks_are_fragmentation(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    uint32_t s = maker_stack(&maker, "keep", "user.py", 3);
+    for (int i = 0; i < 40; i++) {
+        maker_strand(&maker, 512 * PLIM_MIB, 128 * PLIM_MIB, 0, s);
+    }
+    maker_oom(&maker, 600 * PLIM_MIB, 100 * PLIM_MIB, s);
+    struct plim_diagnose_options options = with_total(21 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_STRANDED);
+}
+
+static void unused_private_pools_are_named(void **state)
+{
+    (void)state;
+    uint16_t pool;
+    maker_init(&maker);
+    assert_ok(plim_snapshot_pool(&maker.snapshot, (struct plim_pool_id){0, 1}, &pool, NULL));
+    maker_alloc(&maker, 8 * PLIM_GIB, PLIM_NO_STACK);
+    for (int i = 0; i < 20; i++) {
+        maker_strand(&maker, 512 * PLIM_MIB, 2 * PLIM_MIB, pool, PLIM_NO_STACK);
+    }
+    maker_oom(&maker, 2 * PLIM_GIB, PLIM_GIB / 2, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(20 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_PRIVATE_POOL);
+}
+
+static void neighbours_on_the_card_are_external(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    maker_alloc(&maker, 4 * PLIM_GIB, PLIM_NO_STACK);
+    maker_oom(&maker, 2 * PLIM_GIB, PLIM_GIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(24 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_EXTERNAL, PLIM_SUBCLASS_OTHER_PROCESS);
+}
+
+static void refusal_with_enough_free_is_a_cap(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    maker_alloc(&maker, 7 * PLIM_GIB, PLIM_NO_STACK);
+    maker_oom(&maker, 600 * PLIM_MIB, 16 * PLIM_GIB, PLIM_NO_STACK);
+    assert_verdict(&defaults, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_MEMORY_CAP);
+}
+
+/* `requests` rounds of work, each leaving `kept` bytes behind at one place. */
+static void serve(int requests, uint64_t kept, int stop_keeping_after)
+{
+    uint32_t leak = maker_stack(&maker, "append", "user.py", 10);
+    uint32_t work = maker_stack(&maker, "work", "user.py", 20);
+    for (int i = 0; i < requests; i++) {
+        if (i < stop_keeping_after) {
+            maker_alloc(&maker, kept, leak);
+        }
+        for (int k = 0; k < 5; k++) {
+            maker_free(&maker, maker_alloc_in(&maker, 2 * PLIM_MIB, 1000, work));
+        }
+    }
+}
+
+static void list_that_only_grows_is_a_leak(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    serve(500, 20 * PLIM_MIB, 500);
+    maker_oom(&maker, 20 * PLIM_MIB, 10 * PLIM_MIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(16 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_LEAK, PLIM_SUBCLASS_GROWING_STACK);
+}
+
+static void cache_that_stopped_growing_is_not_a_leak(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    serve(500, 20 * PLIM_MIB, 200);
+    assert_verdict(&defaults, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_CACHED);
+}
+
+static void loading_without_work_between_is_not_a_leak(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    uint32_t s = maker_stack(&maker, "build", "user.py", 5);
+    for (int i = 0; i < 230; i++) {
+        maker_alloc(&maker, 100 * PLIM_MIB, s);
+    }
+    maker_oom(&maker, 200 * PLIM_MIB, 50 * PLIM_MIB, s);
+    struct plim_diagnose_options options = with_total(24 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET);
+}
+
+static void a_snapshot_without_devices_is_an_error(void **state)
+{
+    (void)state;
+    struct plim_snapshot empty;
+    struct plim_diagnosis d;
+    struct plim_err err;
+    assert_ok(plim_snapshot_init(&empty, NULL));
+    assert_int_equal(plim_diagnose(&empty, &defaults, &d, &err), PLIM_E_DATA);
+    assert_true(err.hint[0] != '\0');
+    plim_snapshot_fini(&empty);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(request_beyond_the_device_is_a_single_request),
+        cmocka_unit_test(live_bytes_without_holes_are_a_working_set),
+        cmocka_unit_test(holes_pinned_by_small_blocks_are_fragmentation),
+        cmocka_unit_test(unused_private_pools_are_named),
+        cmocka_unit_test(neighbours_on_the_card_are_external),
+        cmocka_unit_test(refusal_with_enough_free_is_a_cap),
+        cmocka_unit_test(list_that_only_grows_is_a_leak),
+        cmocka_unit_test(cache_that_stopped_growing_is_not_a_leak),
+        cmocka_unit_test(loading_without_work_between_is_not_a_leak),
+        cmocka_unit_test(a_snapshot_without_devices_is_an_error),
+    };
+    return PLIM_RUN_TESTS("diagnose", tests);
+}
