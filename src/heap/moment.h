@@ -11,7 +11,8 @@
  * What is exact: which blocks are live, their addresses and requested sizes, which segments exist.
  * What is not: the size of a block that was freed before the end is its request rounded up to 512
  * bytes, plus the gap behind it when that gap is too small to be a free block of its own (up to 1 MiB
- * in the large pool: PyTorch does not split off such a remainder). Rounding by
+ * in the large pool: PyTorch does not split off such a remainder). When a free block follows at once,
+ * that slack cannot be seen and counts as free. Rounding by
  * roundup_power2_divisions is recovered from the gap only up to that size.
  * Threads: pure.
  */
