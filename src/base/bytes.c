@@ -13,7 +13,8 @@ char *plim_bytes_format(char buf[PLIM_BYTES_TEXT], uint64_t bytes)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     size_t u = 0;
     double v = (double)bytes;
-    while (v >= 1023.995 && u + 1 < PLIM_COUNT_OF(units)) {
+    /* Step up where rounding to the decimals below would print "1024". */
+    while (v >= (u >= 3 ? 1023.95 : 1023.5) && u + 1 < PLIM_COUNT_OF(units)) {
         v /= 1024;
         u++;
     }

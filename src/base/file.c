@@ -203,13 +203,35 @@ static void sync_folder(const char *path)
     }
 }
 
+/* A new file beside `path`, with the permissions of the old one or else those of the umask; or -1. */
+static int open_temporary(const char *path, char *temporary, size_t room)
+{
+    struct stat old;
+    int fd = -1;
+    errno = EEXIST;
+    for (unsigned attempt = 0; fd < 0 && errno == EEXIST && attempt < 100; attempt++) {
+        int n = snprintf(temporary, room, "%s.%ld-%u.tmp", path, (long)getpid(), attempt);
+        if (n < 0 || (size_t)n >= room) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    if (fd >= 0 && stat(path, &old) == 0 && fchmod(fd, old.st_mode & 07777) != 0) {
+        int e = errno;
+        close(fd);
+        unlink(temporary);
+        errno = e;
+        return -1;
+    }
+    return fd;
+}
+
 /* Write to the open temporary and move it over `path`. Returns 0 or an errno. */
 static int finish_temporary(int fd, const char *temporary, const char *path, struct plim_str bytes)
 {
-    struct stat old;
-    mode_t mode = stat(path, &old) == 0 ? old.st_mode & 07777 : 0644;
     int e = write_all(fd, bytes);
-    if (e == 0 && (fchmod(fd, mode) != 0 || fsync(fd) != 0)) {
+    if (e == 0 && fsync(fd) != 0) {
         e = errno;
     }
     if (close(fd) != 0 && e == 0) {
@@ -244,11 +266,7 @@ enum plim_status plim_file_replace(const char *path, struct plim_str bytes, stru
         return e ? plim__fail_errno(err, PLIM_E_CREATE, e, "cannot write '%s'", path) : PLIM_OK;
     }
     char temporary[4096];
-    int n = snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
-    if (n < 0 || (size_t)n >= sizeof(temporary)) {
-        return plim__fail(err, PLIM_E_CREATE, "the output path is too long");
-    }
-    int fd = mkstemp(temporary);
+    int fd = open_temporary(path, temporary, sizeof(temporary));
     if (fd < 0) {
         return plim__fail_errno(err, PLIM_E_CREATE, errno, "cannot create '%s'", path);
     }
