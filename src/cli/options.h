@@ -28,6 +28,7 @@
     1U /* options end at the first argument: `plimsoll VERB [options] -- CMD ...` */
 
 #define PLIM_VERB_MAP(X)                                                                           \
+    X(diagnose, "SNAPSHOT", 1, 1, 0, "say why memory ran out, or whether a snapshot is healthy")   \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
     X(version, "", 0, 0, 0, "print the version and how the program was built")
@@ -49,7 +50,36 @@
 #define PLIM_OPTIONS_DEVICE(X, S)                                                                  \
     X(S, device, COUNT, "device", 'd', "N", NULL, "look at device N only (0, 1, ...)")
 
+#define PLIM_OPTIONS_READING(X, S)                                                                 \
+    X(S, memory_budget, SIZE, "memory-budget", 0, "SIZE", NULL,                                    \
+      "most memory that reading the input may take (default 16GiB)")                               \
+    X(S, max_string, SIZE, "max-string", 0, "SIZE", NULL,                                          \
+      "longest string that is accepted in the input (default 64MiB)")                              \
+    X(S, max_memo, COUNT, "max-memo", 0, "N", NULL,                                                \
+      "most entries of a pickle's memo (default 134217728)")                                       \
+    X(S, max_nesting, COUNT, "max-nesting", 0, "N", NULL,                                          \
+      "deepest nesting that is accepted in the input (default 100)")
+
 /* The verbs' own rows. */
+#define PLIM_OPTIONS_diagnose(X, S)                                                                \
+    X(S, oom_text, TEXT, "oom-text", 0, "FILE", NULL,                                              \
+      "the out-of-memory message that belongs to the snapshot: adds the device's side")            \
+    X(S, device_memory, SIZE, "device-memory", 0, "SIZE", NULL,                                    \
+      "memory of the device, which a snapshot does not record: 24GiB")                             \
+    X(S, external, SIZE, "external", 0, "SIZE", NULL,                                              \
+      "memory used on the device outside this allocator, by anybody")                              \
+    X(S, cap, SIZE, "cap", 0, "SIZE", NULL, "most memory this process was allowed to use")         \
+    X(S, at, CHOICE, "at", 0, "auto|peak|end", "auto",                                             \
+      "moment to judge: the last failure if there is one, else the end; or the peak")              \
+    X(S, rows, COUNT, "rows", 0, "N", NULL,                                                        \
+      "rows of blame and pinned segments in JSON (default 20)")                                    \
+    X(S, no_replay, FLAG, "no-replay", 0, NULL, NULL,                                              \
+      "do not replay the trace under other settings for the advice")                               \
+    X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless the verdict is healthy")         \
+    PLIM_OPTIONS_READING(X, S)                                                                     \
+    PLIM_OPTIONS_DEVICE(X, S)                                                                      \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
 #define PLIM_OPTIONS_help(X, S) PLIM_OPTIONS_OUTPUT(X, S, "text|json|scdoc")
 
 #define PLIM_OPTIONS_completion(X, S) PLIM_OPTIONS_FILE(X, S)
