@@ -58,7 +58,8 @@ static void say_request(struct gatherer *g)
                                                           bytes_text(g, free.bytes))
                                         : "";
     say(g, PLIM_HOW_MEASURED, f->size,
-        plim_arena_sayf(g->arena, "A request of %s failed%s%s.", bytes_text(g, f->size), left, at));
+        plim_arena_sayf(g->arena, "A request of %s failed%s%s.",
+                        bytes_text(g, g->d->set.ledger.request.bytes), left, at));
 }
 
 static void say_pins(struct gatherer *g)

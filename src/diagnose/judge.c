@@ -354,7 +354,9 @@ static enum plim_status judge_failure(struct judge *j, struct plim_err *err)
         PLIM_TRY(push_counterfactual(j, &cap, err));
     }
     for (size_t i = 0; i < n; i++) {
-        PLIM_TRY(push_counterfactual(j, &causes[i], err));
+        if (causes[i].gain.bytes > 0) {
+            PLIM_TRY(push_counterfactual(j, &causes[i], err));
+        }
     }
     j->best = strongest(j, causes, n);
     bool capped = plim_known(cap.gain) && refused_although_free(j);

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which frames are the user's, which name a kind of memory, and the grouping by them. */
+/* Which frames tell something, which name a kind of memory, and the grouping by them. */
 
 #include "diagnose/site.h"
 
 #include "base/num.h"
 
-/* Parts of a file name that mark code which the user did not write. */
-static const char *const library_paths[] = {
-    "site-packages/", "dist-packages/",    "site-packages\\", "/lib/python", "\\lib\\python",
-    "<frozen ",       "<__array_function", "/torch/",         "torch\\",     "importlib",
-    "threading.py",   "contextlib.py",     "runpy.py",        "<string>",    "??",
+/* Where installed packages lie. Paths are compared with every back-slash read as a slash. */
+static const char *const package_folders[] = {"site-packages/", "dist-packages/"};
+
+/* Parts of a path that mark PyTorch's own code, installed or in a source tree. */
+static const char *const framework_paths[] = {
+    "-packages/torch/",    "torch/nn/modules/", "torch/nn/functional.py", "torch/_ops.py",
+    "torch/functional.py", "torch/_tensor.py",  "torch/utils/",           "torch/optim/",
+    "torch/autograd/",     "torch/cuda/",       "torch/_dynamo/",         "torch/_inductor/",
+    "torch/fx/",           "torch/_prims",      "torch/_refs/",           "torch/_compile.py",
+    "torch/overrides.py",  "<frozen ",          "<__array_function",
 };
+
+/* The standard library and code without a file. */
+static const char *const standard_paths[] = {"/lib/python", "/Lib/", "<string>", "<stdin>", "??"};
 
 /* Extensions and files of compiled code, whose frames say little to a Python user. */
 static const char *const native_files[] = {".cpp", ".cc", ".cu", ".h", ".c", ".so", ".hpp"};
@@ -69,11 +77,19 @@ const char *plim_category_text(enum plim_category category)
     return (unsigned)category < PLIM_CATEGORY_COUNT ? texts[category] : "unknown";
 }
 
+/* Whether s holds one of the parts; '\\' in s counts as '/'. */
 static bool contains_any(struct plim_str s, const char *const *parts, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (plim_str_find(s, plim_str_from(parts[i])) != SIZE_MAX) {
-            return true;
+        size_t length = strlen(parts[i]);
+        for (size_t at = 0; at + length <= s.n; at++) {
+            size_t k = 0;
+            while (k < length && (s.p[at + k] == '\\' ? '/' : s.p[at + k]) == parts[i][k]) {
+                k++;
+            }
+            if (k == length) {
+                return true;
+            }
         }
     }
     return false;
@@ -95,24 +111,29 @@ static bool is_native(struct plim_str file)
     return file.n == 0;
 }
 
-/* What one frame is, decided once for each frame. */
+/* What one frame is; see site.h. */
 enum frame_kind {
     FRAME_NOISE,
-    FRAME_LIBRARY,
+    FRAME_FRAMEWORK,
+    FRAME_PACKAGE,
     FRAME_USER
 };
 
-static enum frame_kind kind_of(const struct plim_snapshot *s, const struct plim_frame *frame)
+static enum frame_kind kind_of_file(struct plim_str file)
 {
-    struct plim_str file = plim_intern_str(&s->strings, frame->file);
-    struct plim_str name = plim_intern_str(&s->strings, frame->name);
-    if (contains_any(name, noise_names, PLIM_COUNT_OF(noise_names))) {
-        return FRAME_NOISE;
+    bool installed = contains_any(file, package_folders, PLIM_COUNT_OF(package_folders));
+    if (is_native(file) || contains_any(file, framework_paths, PLIM_COUNT_OF(framework_paths))) {
+        return FRAME_FRAMEWORK;
     }
-    if (is_native(file) || contains_any(file, library_paths, PLIM_COUNT_OF(library_paths))) {
-        return FRAME_LIBRARY;
+    if (!installed && contains_any(file, standard_paths, PLIM_COUNT_OF(standard_paths))) {
+        return FRAME_FRAMEWORK;
     }
-    return FRAME_USER;
+    return installed ? FRAME_PACKAGE : FRAME_USER;
+}
+
+static bool is_noise(struct plim_str name)
+{
+    return contains_any(name, noise_names, PLIM_COUNT_OF(noise_names));
 }
 
 static bool equals_ignoring_case(const char *p, const char *lower_case, size_t n)
@@ -157,20 +178,41 @@ struct builder {
     struct plim_sites *sites;
     uint8_t *kinds;        /* owned: frame id -> enum frame_kind */
     uint8_t *hints;        /* owned: string id -> row of hints, NOT_LOOKED_AT until needed */
+    uint8_t *file_kinds;   /* in hints' storage: string id as a file -> enum frame_kind, the same */
+    uint8_t *noise;        /* in hints' storage: string id as a function name -> 0 or 1, the same */
     struct plim_map index; /* hash of the grouping frames -> site */
 };
+
+static enum frame_kind kind_of(const struct builder *b, const struct plim_frame *frame)
+{
+    struct plim_str name = plim_intern_str(&b->snapshot->strings, frame->name);
+    struct plim_str file = plim_intern_str(&b->snapshot->strings, frame->file);
+    size_t strings = b->snapshot->strings.strs.n;
+    if (frame->name < strings && b->noise[frame->name] == NOT_LOOKED_AT) {
+        b->noise[frame->name] = is_noise(name);
+    }
+    if (frame->file < strings && b->file_kinds[frame->file] == NOT_LOOKED_AT) {
+        b->file_kinds[frame->file] = (uint8_t)kind_of_file(file);
+    }
+    if (frame->name < strings && b->noise[frame->name] == 1) {
+        return FRAME_NOISE;
+    }
+    return frame->file < strings ? (enum frame_kind)b->file_kinds[frame->file] : FRAME_FRAMEWORK;
+}
 
 static enum plim_status classify_frames(struct builder *b, struct plim_err *err)
 {
     size_t n = b->snapshot->stacks.frames.n, strings = b->snapshot->strings.strs.n;
     b->kinds = malloc(n + 1);
-    b->hints = malloc(strings + 1);
+    b->hints = malloc(3 * (strings + 1));
     if (!b->kinds || !b->hints) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %zu frames", n);
     }
-    memset(b->hints, NOT_LOOKED_AT, strings + 1);
+    b->file_kinds = b->hints + strings + 1;
+    b->noise = b->file_kinds + strings + 1;
+    memset(b->hints, NOT_LOOKED_AT, 3 * (strings + 1));
     for (size_t i = 0; i < n; i++) {
-        b->kinds[i] = (uint8_t)kind_of(b->snapshot, &b->snapshot->stacks.frames.items[i]);
+        b->kinds[i] = (uint8_t)kind_of(b, &b->snapshot->stacks.frames.items[i]);
     }
     return PLIM_OK;
 }
@@ -199,20 +241,26 @@ static enum plim_category category_of(const struct builder *b, const uint32_t *i
     return best < PLIM_COUNT_OF(hints) ? hints[best].category : PLIM_CATEGORY_UNKNOWN;
 }
 
-/* Add the frames of `kind` to the site; the hash is over all of them, the site keeps the first few. */
-static uint64_t collect(const struct builder *b, const uint32_t *ids, size_t n,
-                        enum frame_kind kind, size_t most, struct plim_site *site)
+/* Keep a frame for showing; the last place is for the user's own code. */
+static void show_frame(const struct builder *b, uint32_t frame, struct plim_site *site)
 {
-    uint64_t hash = plim_hash_u64((uint64_t)kind + 1);
+    bool user = b->kinds[frame] == FRAME_USER;
+    if (site->n_frames < PLIM_SITE_FRAMES - 1 || (site->n_frames < PLIM_SITE_FRAMES && user)) {
+        site->frames[site->n_frames++] = frame;
+    }
+}
+
+/* Hash over the frames of at least this kind, at most `most` of them; 0 when there is none. */
+static uint64_t collect(const struct builder *b, const uint32_t *ids, size_t n,
+                        enum frame_kind from, size_t most, struct plim_site *site)
+{
+    uint64_t hash = plim_hash_u64((uint64_t)from + 1);
     size_t taken = 0;
     for (size_t i = 0; i < n && taken < most; i++) {
-        if (b->kinds[ids[i]] != kind) {
-            continue;
-        }
-        hash = plim_hash_u64(hash ^ ids[i]) + ids[i];
-        taken++;
-        if (site->n_frames < PLIM_SITE_FRAMES) {
-            site->frames[site->n_frames++] = ids[i];
+        if (b->kinds[ids[i]] >= from) {
+            hash = plim_hash_u64(hash ^ ids[i]) + ids[i];
+            show_frame(b, ids[i], site);
+            taken++;
         }
     }
     return taken ? hash : 0;
@@ -223,11 +271,10 @@ static enum plim_status site_for_stack(struct builder *b, uint32_t stack, uint32
 {
     size_t n;
     const uint32_t *ids = plim_stacks_frames(&b->snapshot->stacks, stack, &n);
-    struct plim_site site = {.stack = stack, .in_user_code = true};
-    uint64_t hash = collect(b, ids, n, FRAME_USER, SIZE_MAX, &site);
+    struct plim_site site = {.stack = stack};
+    uint64_t hash = collect(b, ids, n, FRAME_PACKAGE, SIZE_MAX, &site);
     if (hash == 0) {
-        site.in_user_code = false;
-        hash = collect(b, ids, n, FRAME_LIBRARY, 2, &site);
+        hash = collect(b, ids, n, FRAME_FRAMEWORK, 2, &site);
     }
     site.category = category_of(b, ids, n);
     if (hash == 0) {

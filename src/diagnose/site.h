@@ -3,12 +3,13 @@
 #define PLIM_DIAGNOSE_SITE_H
 
 /*
- * Sites: allocation stacks collapsed to the frames of the user's own code.
+ * Sites: allocation stacks collapsed to the frames that tell something.
  *
- * site: all stacks whose user frames (neither interpreter, nor framework, nor installed package) are
- * the same; a stack without such a frame is grouped by its first telling frame. The library frames stay
- * with the stacks. category: what kind of memory the frames suggest. It is a guess from names, and is
- * always shown as one.
+ * A frame is noise (the allocator and the recording themselves), framework (PyTorch, the interpreter and
+ * its standard library), package (another installed package: transformers, vllm ...), or user (the rest).
+ * site: all stacks whose package and user frames are the same; a stack with neither is grouped by its
+ * first framework frames. The full stacks are kept. category: what kind of memory the frames suggest. It
+ * is a guess from names, and is always shown as one.
  * Strings are borrowed from the snapshot's interner. Threads: plain data.
  */
 
@@ -33,10 +34,12 @@ enum plim_category {
     PLIM_CATEGORY_COUNT
 };
 
-#define PLIM_SITE_FRAMES 4 /* user frames kept for showing */
+#define PLIM_SITE_FRAMES 3 /* frames kept for showing */
 
 struct plim_site {
-    uint32_t frames[PLIM_SITE_FRAMES]; /* frame ids, innermost first */
+    uint32_t
+        frames[PLIM_SITE_FRAMES]; /* frame ids, innermost first; the last is the user's own code
+                                        * where there is any */
     uint32_t n_frames;
     uint32_t stack;              /* one of its stacks, for the full picture */
     enum plim_category category; /* a guess */

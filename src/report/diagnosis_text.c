@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define BLAME_ROWS 6u
+#define BLAME_ROWS 5u
 #define PIN_ROWS   3u
 
 static void blame(struct plim_buf *out, const struct plim_diagnosis *d,
@@ -30,28 +30,6 @@ static void blame(struct plim_buf *out, const struct plim_diagnosis *d,
                         row->category == PLIM_CATEGORY_UNKNOWN ? "kind unknown"
                                                                : plim_category_text(row->category),
                         row->blocks, row->blocks == 1 ? "" : "s");
-        plim_text_wrap(out, first, line.p ? line.p : "", style);
-        plim_buf_fini(&line);
-    }
-}
-
-static void pins(struct plim_buf *out, const struct plim_diagnosis *d,
-                 const struct plim_text_style *style)
-{
-    if (d->set.verdict.cls != PLIM_CLASS_FRAGMENTATION || d->pins.n == 0) {
-        return;
-    }
-    plim_text_heading(out, "Blocks that pin most free bytes", style);
-    for (size_t i = 0; i < d->pins.n && i < PIN_ROWS; i++) {
-        const struct plim_pin_row *row = &d->pins.items[i];
-        char free[PLIM_BYTES_TEXT], live[PLIM_BYTES_TEXT], first[96];
-        snprintf(first, sizeof(first), "%11s free  ", plim_bytes_format(free, row->stranded));
-        struct plim_buf line = {0};
-        plim_buf_printf(&line, "held by %s in %u block%s; oldest %s%s%s",
-                        plim_bytes_format(live, row->live), row->live_blocks,
-                        row->live_blocks == 1 ? "" : "s",
-                        row->before_trace ? "from before the recording" : "",
-                        row->site ? row->before_trace ? ", " : "" : "", row->site ? row->site : "");
         plim_text_wrap(out, first, line.p ? line.p : "", style);
         plim_buf_fini(&line);
     }
@@ -87,9 +65,8 @@ void plim_text_diagnosis(struct plim_buf *out, const struct plim_snapshot *snaps
     plim_text_ledger(out, &d->set.ledger, style);
     plim_text_counterfactuals(out, &d->set, style);
     plim_text_evidence(out, &d->set, style);
-    blame(out, d, style);
-    pins(out, d, style);
     plim_text_advice(out, &d->set, style);
+    blame(out, d, style);
     findings(out, snapshot, style);
     plim_text_unknowns(out, &d->set, style);
 }
