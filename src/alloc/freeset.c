@@ -11,36 +11,62 @@
 
 /* ---- chunks ----------------------------------------------------------------------------------- */
 
+static void chunk_clear(struct plim__chunk *c, uint32_t from)
+{
+    for (uint32_t i = from; i < PLIM__CHUNK_CAP; i++) {
+        c->keys[i] = PLIM__KEY_MAX;
+        c->ids[i] = 0;
+    }
+}
+
 static uint32_t chunk_take(struct plim__chunks *chunks)
 {
+    uint32_t index = chunks->n;
     if (chunks->free_head) {
-        uint32_t index = chunks->free_head - 1;
+        index = chunks->free_head - 1;
         chunks->free_head = chunks->items[index].next_free;
-        chunks->items[index].n = 0;
-        return index;
-    }
-    if (chunks->n == chunks->cap) {
-        uint32_t cap = chunks->cap ? chunks->cap * 2 : 8;
-        struct plim__chunk *items = realloc(chunks->items, (size_t)cap * sizeof *items);
-        if (!items) {
-            return UINT32_MAX;
+    } else {
+        if (chunks->n == chunks->cap) {
+            uint32_t cap = chunks->cap ? chunks->cap * 2 : 8;
+            struct plim__chunk *items = realloc(chunks->items, (size_t)cap * sizeof *items);
+            if (!items) {
+                return UINT32_MAX;
+            }
+            chunks->items = items;
+            chunks->cap = cap;
         }
-        chunks->items = items;
-        chunks->cap = cap;
+        chunks->n++;
     }
-    chunks->items[chunks->n].n = 0;
-    return chunks->n++;
+    chunks->items[index].n = 0;
+    chunk_clear(&chunks->items[index], 0);
+    return index;
 }
 
 static void chunk_give(struct plim__chunks *chunks, uint32_t index)
 {
+    chunks->items[index].n = 0;
     chunks->items[index].next_free = chunks->free_head;
     chunks->free_head = index + 1;
+}
+
+bool plim__chunks_homes(struct plim__chunks *chunks, uint32_t n)
+{
+    if (n <= chunks->homes) {
+        return true;
+    }
+    uint32_t *home = realloc(chunks->home, (size_t)n * sizeof *home);
+    if (!home) {
+        return false;
+    }
+    chunks->home = home;
+    chunks->homes = n;
+    return true;
 }
 
 void plim__chunks_fini(struct plim__chunks *chunks)
 {
     free(chunks->items);
+    free(chunks->home);
     *chunks = (struct plim__chunks){0};
 }
 
@@ -51,29 +77,53 @@ void plim__freeset_fini(struct plim__freeset *set)
     *set = (struct plim__freeset){0};
 }
 
-/* Number of keys below `key` in a sorted run. Branch-free, so that no guess can be wrong. */
-static inline uint32_t run_lower(const plim__key *keys, uint32_t n, plim__key key)
+/* ---- searching -------------------------------------------------------------------------------- */
+
+/* Number of the 8 keys that are below `key`. */
+static inline uint32_t below_of_8(const plim__key *k, plim__key key)
 {
-    uint32_t base = 0;
-    while (n > 1) {
-        uint32_t half = n / 2;
-        base += keys[base + half - 1] < key ? half : 0;
-        n -= half;
-    }
-    return base + (n == 1 && keys[base] < key ? 1 : 0);
+    uint32_t a = (uint32_t)(k[0] < key) + (uint32_t)(k[1] < key);
+    uint32_t b = (uint32_t)(k[2] < key) + (uint32_t)(k[3] < key);
+    uint32_t c = (uint32_t)(k[4] < key) + (uint32_t)(k[5] < key);
+    uint32_t d = (uint32_t)(k[6] < key) + (uint32_t)(k[7] < key);
+    return (a + b) + (c + d);
 }
 
-/* The chunk in which `key` is or would be: the last whose lowest key is not above it. */
+/* Number of keys of a chunk that are below `key`. */
+static inline uint32_t chunk_lower(const struct plim__chunk *c, plim__key key)
+{
+    uint32_t group = (uint32_t)(c->keys[7] < key) + (uint32_t)(c->keys[15] < key) +
+                     (uint32_t)(c->keys[23] < key);
+    return group * 8 + below_of_8(&c->keys[group * 8], key);
+}
+
+/* The chunk in which `key` is or would be: the last whose separator is not above it. */
 static inline uint32_t dir_of(const struct plim__freeset *set, plim__key key)
 {
-    if (set->n <= 1) {
-        return 0;
+    const plim__key *low = set->low;
+    uint32_t base = 0;
+    uint32_t n = set->n;
+    plim__key above = key + 1; /* low <= key is low < key + 1; no real key is PLIM__KEY_MAX */
+    while (n > 8) {
+        uint32_t q = n / 4;
+        uint32_t c = (uint32_t)(low[base + q] < above) + (uint32_t)(low[base + 2 * q] < above) +
+                     (uint32_t)(low[base + 3 * q] < above);
+        base += c * q;
+        n = c == 3 ? n - 3 * q : q;
     }
-    uint32_t below = run_lower(set->low, set->n, key);
-    if (below < set->n && set->low[below] == key) {
-        return below;
+    return base + below_of_8(&low[base], above) - 1; /* low[0] is 0: at least one is below */
+}
+
+struct plim__pos plim__freeset_lower(const struct plim__freeset *set,
+                                     const struct plim__chunks *chunks, plim__key key)
+{
+    if (set->count == 0) {
+        return (struct plim__pos){set->n, 0};
     }
-    return below > 0 ? below - 1 : 0;
+    uint32_t dir = dir_of(set, key);
+    const struct plim__chunk *c = &chunks->items[set->chunk[dir]];
+    uint32_t slot = chunk_lower(c, key);
+    return slot == c->n ? (struct plim__pos){dir + 1, 0} : (struct plim__pos){dir, slot};
 }
 
 /* ---- directory -------------------------------------------------------------------------------- */
@@ -83,8 +133,8 @@ static bool dir_room(struct plim__freeset *set)
     if (set->n < set->cap) {
         return true;
     }
-    uint32_t cap = set->cap ? set->cap * 2 : 4;
-    plim__key *low = realloc(set->low, cap * sizeof *low);
+    uint32_t cap = set->cap ? set->cap * 2 : 8;
+    plim__key *low = realloc(set->low, (cap + PLIM__DIR_PAD) * sizeof *low);
     if (!low) {
         return false;
     }
@@ -94,6 +144,9 @@ static bool dir_room(struct plim__freeset *set)
         return false;
     }
     set->chunk = chunk;
+    for (uint32_t i = set->n; i < cap + PLIM__DIR_PAD; i++) {
+        set->low[i] = PLIM__KEY_MAX;
+    }
     set->cap = cap;
     return true;
 }
@@ -112,6 +165,23 @@ static void dir_remove(struct plim__freeset *set, uint32_t at)
     set->n--;
     memmove(&set->low[at], &set->low[at + 1], (set->n - at) * sizeof *set->low);
     memmove(&set->chunk[at], &set->chunk[at + 1], (set->n - at) * sizeof *set->chunk);
+    set->low[set->n] = PLIM__KEY_MAX;
+    set->low[0] = set->n ? 0 : PLIM__KEY_MAX;
+}
+
+/* Move `n` entries of one chunk to the end of another. */
+static void entries_move(struct plim__chunks *chunks, uint32_t from, uint32_t slot, uint32_t to,
+                         uint32_t n)
+{
+    struct plim__chunk *a = &chunks->items[from];
+    struct plim__chunk *b = &chunks->items[to];
+    memcpy(&b->keys[b->n], &a->keys[slot], n * sizeof *a->keys);
+    memcpy(&b->ids[b->n], &a->ids[slot], n * sizeof *a->ids);
+    for (uint32_t i = 0; i < n; i++) {
+        chunks->home[a->ids[slot + i]] = to;
+    }
+    b->n += n;
+    a->n -= n;
 }
 
 /* Make two of a full chunk. */
@@ -124,14 +194,11 @@ static bool dir_split(struct plim__freeset *set, struct plim__chunks *chunks, ui
     if (fresh == UINT32_MAX) {
         return false;
     }
-    struct plim__chunk *old = &chunks->items[set->chunk[at]];
-    struct plim__chunk *new = &chunks->items[fresh];
-    uint32_t keep = old->n / 2;
-    new->n = old->n - keep;
-    memcpy(new->keys, &old->keys[keep], new->n * sizeof *new->keys);
-    memcpy(new->ids, &old->ids[keep], new->n * sizeof *new->ids);
-    old->n = keep;
-    dir_insert(set, at + 1, fresh, new->keys[0]);
+    uint32_t old = set->chunk[at];
+    uint32_t keep = PLIM__CHUNK_CAP / 2;
+    entries_move(chunks, old, keep, fresh, PLIM__CHUNK_CAP - keep);
+    chunk_clear(&chunks->items[old], keep);
+    dir_insert(set, at + 1, fresh, chunks->items[fresh].keys[0]);
     return true;
 }
 
@@ -141,34 +208,18 @@ static void dir_join(struct plim__freeset *set, struct plim__chunks *chunks, uin
     if (at + 1 >= set->n) {
         return;
     }
-    struct plim__chunk *a = &chunks->items[set->chunk[at]];
-    struct plim__chunk *b = &chunks->items[set->chunk[at + 1]];
-    if (a->n + b->n > CHUNK_JOIN) {
+    uint32_t to = set->chunk[at];
+    uint32_t from = set->chunk[at + 1];
+    uint32_t n = chunks->items[from].n;
+    if (chunks->items[to].n + n > CHUNK_JOIN) {
         return;
     }
-    memcpy(&a->keys[a->n], b->keys, b->n * sizeof *b->keys);
-    memcpy(&a->ids[a->n], b->ids, b->n * sizeof *b->ids);
-    a->n += b->n;
-    chunk_give(chunks, set->chunk[at + 1]);
+    entries_move(chunks, from, 0, to, n);
+    chunk_give(chunks, from);
     dir_remove(set, at + 1);
 }
 
-/* ---- the set ---------------------------------------------------------------------------------- */
-
-struct plim__pos plim__freeset_lower(const struct plim__freeset *set,
-                                     const struct plim__chunks *chunks, plim__key key)
-{
-    if (set->n == 0) {
-        return (struct plim__pos){0, 0};
-    }
-    uint32_t dir = dir_of(set, key);
-    const struct plim__chunk *c = &chunks->items[set->chunk[dir]];
-    uint32_t slot = run_lower(c->keys, c->n, key);
-    if (slot == c->n) {
-        return (struct plim__pos){dir + 1, 0};
-    }
-    return (struct plim__pos){dir, slot};
-}
+/* ---- changing --------------------------------------------------------------------------------- */
 
 bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key,
                           uint32_t id)
@@ -178,55 +229,77 @@ bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks
         if (first == UINT32_MAX) {
             return false;
         }
-        dir_insert(set, 0, first, key);
+        dir_insert(set, 0, first, 0);
     }
-    uint32_t dir = dir_of(set, key);
+    uint32_t dir = set->n == 1 ? 0 : dir_of(set, key);
     if (chunks->items[set->chunk[dir]].n == PLIM__CHUNK_CAP) {
         if (!dir_split(set, chunks, dir)) {
             return false;
         }
         dir += key >= set->low[dir + 1] ? 1 : 0;
     }
-    struct plim__chunk *c = &chunks->items[set->chunk[dir]];
-    uint32_t slot = run_lower(c->keys, c->n, key);
-    memmove(&c->keys[slot + 1], &c->keys[slot], (c->n - slot) * sizeof *c->keys);
-    memmove(&c->ids[slot + 1], &c->ids[slot], (c->n - slot) * sizeof *c->ids);
+    uint32_t home = set->chunk[dir];
+    struct plim__chunk *c = &chunks->items[home];
+    uint32_t slot = chunk_lower(c, key);
+    if (slot < c->n) {
+        memmove(&c->keys[slot + 1], &c->keys[slot], (c->n - slot) * sizeof *c->keys);
+        memmove(&c->ids[slot + 1], &c->ids[slot], (c->n - slot) * sizeof *c->ids);
+    }
     c->keys[slot] = key;
     c->ids[slot] = id;
     c->n++;
-    set->low[dir] = c->keys[0];
+    chunks->home[id] = home;
     set->count++;
     return true;
+}
+
+/* Take an entry out of its chunk; the directory is not looked at. */
+static inline plim__key entry_remove(struct plim__freeset *set, struct plim__chunk *c, uint32_t slot)
+{
+    plim__key key = c->keys[slot];
+    uint32_t last = --c->n;
+    if (slot < last) {
+        memmove(&c->keys[slot], &c->keys[slot + 1], (last - slot) * sizeof *c->keys);
+        memmove(&c->ids[slot], &c->ids[slot + 1], (last - slot) * sizeof *c->ids);
+    }
+    c->keys[last] = PLIM__KEY_MAX;
+    c->ids[last] = 0;
+    set->count--;
+    return key;
+}
+
+/* A chunk has become small: drop it when empty, else join it with a neighbour if they fit. */
+static void dir_tidy(struct plim__freeset *set, struct plim__chunks *chunks, uint32_t dir)
+{
+    if (chunks->items[set->chunk[dir]].n == 0) {
+        chunk_give(chunks, set->chunk[dir]);
+        dir_remove(set, dir);
+    } else {
+        dir_join(set, chunks, dir > 0 ? dir - 1 : 0);
+    }
 }
 
 void plim__freeset_remove_at(struct plim__freeset *set, struct plim__chunks *chunks,
                              struct plim__pos pos)
 {
     struct plim__chunk *c = &chunks->items[set->chunk[pos.dir]];
-    c->n--;
-    set->count--;
-    memmove(&c->keys[pos.slot], &c->keys[pos.slot + 1], (c->n - pos.slot) * sizeof *c->keys);
-    memmove(&c->ids[pos.slot], &c->ids[pos.slot + 1], (c->n - pos.slot) * sizeof *c->ids);
-    if (c->n == 0) {
-        chunk_give(chunks, set->chunk[pos.dir]);
-        dir_remove(set, pos.dir);
-        return;
-    }
-    set->low[pos.dir] = c->keys[0];
+    entry_remove(set, c, pos.slot);
     if (c->n < CHUNK_LOW && set->n > 1) {
-        dir_join(set, chunks, pos.dir > 0 ? pos.dir - 1 : 0);
+        dir_tidy(set, chunks, pos.dir);
     }
 }
 
-bool plim__freeset_remove(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key)
+void plim__freeset_remove(struct plim__freeset *set, struct plim__chunks *chunks, uint32_t id)
 {
-    struct plim__pos pos = plim__freeset_lower(set, chunks, key);
-    if (plim__freeset_at_end(set, pos) ||
-        chunks->items[set->chunk[pos.dir]].keys[pos.slot] != key) {
-        return false;
+    struct plim__chunk *c = &chunks->items[chunks->home[id]];
+    uint32_t slot = 0;
+    for (uint32_t i = 0; i < PLIM__CHUNK_CAP; i++) {
+        slot |= c->ids[i] == id ? i : 0; /* one match at most: no branch, vectors do it */
     }
-    plim__freeset_remove_at(set, chunks, pos);
-    return true;
+    plim__key key = entry_remove(set, c, slot);
+    if (c->n < CHUNK_LOW && set->n > 1) {
+        dir_tidy(set, chunks, dir_of(set, key));
+    }
 }
 
 bool plim__freeset_prev(const struct plim__freeset *set, const struct plim__chunks *chunks,
@@ -236,7 +309,7 @@ bool plim__freeset_prev(const struct plim__freeset *set, const struct plim__chun
         pos->slot--;
         return true;
     }
-    if (pos->dir == 0) {
+    if (pos->dir == 0 || set->count == 0) {
         return false;
     }
     pos->dir--;
@@ -244,25 +317,35 @@ bool plim__freeset_prev(const struct plim__freeset *set, const struct plim__chun
     return true;
 }
 
+/* ---- checking --------------------------------------------------------------------------------- */
+
+static bool chunk_valid(const struct plim__chunks *chunks, uint32_t index, plim__key low,
+                        plim__key high)
+{
+    const struct plim__chunk *c = &chunks->items[index];
+    for (uint32_t i = 0; i < PLIM__CHUNK_CAP; i++) {
+        if (i >= c->n) {
+            if (c->keys[i] != PLIM__KEY_MAX || c->ids[i] != 0) {
+                return false;
+            }
+        } else if (c->keys[i] < low || c->keys[i] >= high || chunks->home[c->ids[i]] != index ||
+                   (i > 0 && c->keys[i] <= c->keys[i - 1])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool plim__freeset_valid(const struct plim__freeset *set, const struct plim__chunks *chunks)
 {
     uint32_t count = 0;
-    plim__key last = 0;
     for (uint32_t d = 0; d < set->n; d++) {
-        if (set->chunk[d] >= chunks->n) {
+        if (set->chunk[d] >= chunks->n ||
+            !chunk_valid(chunks, set->chunk[d], set->low[d], set->low[d + 1]) ||
+            (set->n > 1 && chunks->items[set->chunk[d]].n == 0)) {
             return false;
         }
-        const struct plim__chunk *c = &chunks->items[set->chunk[d]];
-        if (c->n == 0 || c->n > PLIM__CHUNK_CAP || set->low[d] != c->keys[0]) {
-            return false;
-        }
-        for (uint32_t i = 0; i < c->n; i++) {
-            if ((d > 0 || i > 0) && c->keys[i] <= last) {
-                return false;
-            }
-            last = c->keys[i];
-        }
-        count += c->n;
+        count += chunks->items[set->chunk[d]].n;
     }
-    return count == set->count;
+    return count == set->count && (set->n == 0 || set->low[0] == 0);
 }

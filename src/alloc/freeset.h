@@ -6,14 +6,18 @@
  * Ordered set of (key, block) with a 128-bit key: the free blocks of one pool half on one stream.
  *
  *   chunk      up to 32 entries in key order, keys and block numbers in separate arrays
- *   directory  the chunks in key order, each with its lowest key
+ *   directory  the chunks in order, each with a separator: chunk i holds the keys in [low[i], low[i + 1])
+ *   home       block number -> its chunk, so that removing a known block needs no search by key
  *
- * Two sorted levels instead of a tree: a search is two short binary searches over contiguous keys, an
- * insertion moves at most half a kilobyte. Typical heaps have one to thirty chunks for each set; with
- * a million entries the directory is 40,000 long and still moved only once in sixteen insertions.
- * Chunks come from one array shared by all sets of a model, so that an empty set costs nothing.
- * Invariants: keys strictly ascend; no chunk is empty; low[i] is the first key of chunk i.
- * Threads: one at a time.
+ * Two sorted levels instead of a tree. Searches compare several pivots at once, so that the processor
+ * waits for few loads one behind the other and no branch depends on the keys; unused places hold the
+ * largest key, so that loops have fixed lengths. Typical heaps have one to fifty chunks for each set;
+ * with a million entries the directory is 40,000 long and moved only once in sixteen insertions.
+ * Chunks and homes come from arrays shared by all sets of a model; a block is in at most one set.
+ *
+ * Invariants: keys strictly ascend; low[0] is 0; no chunk is empty unless it is the only one; unused
+ * places of a chunk hold PLIM__KEY_MAX and block 0, which is nobody.
+ * Threads: one at a time. Measured: docs/design/allocator-model.md.
  */
 
 #include "base/err.h"
@@ -23,6 +27,7 @@
 /* size / 512 in bits 88..127, registration counter + 2^31 in 56..87, address / 512 in 0..55. */
 __extension__ typedef unsigned __int128 plim__key;
 
+#define PLIM__KEY_MAX   (~(plim__key)0)
 #define PLIM__CHUNK_CAP 32
 
 struct plim__chunk {
@@ -32,21 +37,25 @@ struct plim__chunk {
     uint32_t next_free; /* while unused: index + 1 of the next unused chunk, 0 = none */
 };
 
-/* All chunks of a model. */
+/* All chunks and homes of a model. */
 struct plim__chunks {
     struct plim__chunk *items; /* owned, [cap] */
     uint32_t n;                /* ever used */
     uint32_t cap;
-    uint32_t free_head; /* index + 1 of the first unused chunk, 0 = none */
+    uint32_t free_head;        /* index + 1 of the first unused chunk, 0 = none */
+    uint32_t *home;            /* owned, [homes]: chunk of each block that is in a set */
+    uint32_t homes;
 };
 
 struct plim__freeset {
-    plim__key *low;  /* owned, [cap]: lowest key of each chunk */
-    uint32_t *chunk; /* owned, [cap]: index into plim__chunks.items */
-    uint32_t n;      /* chunks */
+    plim__key *low;   /* owned, [cap + PLIM__DIR_PAD]: separators, PLIM__KEY_MAX behind the last */
+    uint32_t *chunk;  /* owned, [cap]: index into plim__chunks.items */
+    uint32_t n;       /* chunks */
     uint32_t cap;
-    uint32_t count; /* entries */
+    uint32_t count;   /* entries */
 };
+
+#define PLIM__DIR_PAD 8
 
 /* A place in a set. At the end: dir == set->n. Invalid after any change of the set. */
 struct plim__pos {
@@ -63,23 +72,33 @@ static inline plim__key plim__key_make(uint64_t size, int32_t counter, uint64_t 
 void plim__freeset_fini(struct plim__freeset *set);
 void plim__chunks_fini(struct plim__chunks *chunks);
 
+/* Homes for block numbers below n; false when the host is out of memory. */
+bool plim__chunks_homes(struct plim__chunks *chunks, uint32_t n);
+
 /* First entry whose key is not below `key`. Cost: O(log n). */
 struct plim__pos plim__freeset_lower(const struct plim__freeset *set,
                                      const struct plim__chunks *chunks, plim__key key);
 
-/* Insert a key that is not there; false when the host is out of memory (set unchanged). */
+/* Insert a key that is not there, for a block with a home; false when the host is out of memory (set
+ * unchanged). */
 bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key,
                           uint32_t id);
 
 void plim__freeset_remove_at(struct plim__freeset *set, struct plim__chunks *chunks,
                              struct plim__pos pos);
 
-/* Remove a key; false when it is not there. */
-bool plim__freeset_remove(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key);
+/* Remove a block that is in this set. Cost: O(1). */
+void plim__freeset_remove(struct plim__freeset *set, struct plim__chunks *chunks, uint32_t id);
 
 static inline bool plim__freeset_at_end(const struct plim__freeset *set, struct plim__pos pos)
 {
     return pos.dir >= set->n;
+}
+
+/* The first place: the end when the set is empty. */
+static inline struct plim__pos plim__freeset_first(const struct plim__freeset *set)
+{
+    return (struct plim__pos){set->count ? 0 : set->n, 0};
 }
 
 static inline uint32_t plim__freeset_id(const struct plim__freeset *set,

@@ -20,10 +20,12 @@ bool plim__blocks_room(struct plim_torch *t, uint32_t extra)
         cap *= 2;
     }
     struct plim__block *blocks = realloc(t->blocks, (size_t)cap * sizeof *blocks);
-    if (!blocks) {
+    if (blocks) {
+        t->blocks = blocks;
+    }
+    if (!blocks || !plim__chunks_homes(&t->chunks, cap)) {
         return false;
     }
-    t->blocks = blocks;
     t->blocks_cap = cap;
     return true;
 }

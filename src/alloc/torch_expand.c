@@ -83,7 +83,7 @@ static uint32_t find_run(struct plim_torch *t, const struct plim__request *rq)
 {
     const struct plim__half *h = plim__half_at(t, rq->half);
     const struct plim__freeset *set = &h->unmapped[rq->stream];
-    for (struct plim__pos pos = {0, 0}; !plim__freeset_at_end(set, pos);
+    for (struct plim__pos pos = plim__freeset_first(set); !plim__freeset_at_end(set, pos);
          pos = plim__freeset_next(set, &t->chunks, pos)) {
         uint32_t first = plim__freeset_id(set, &t->chunks, pos);
         uint32_t prev = t->blocks[first].prev;

@@ -12,17 +12,6 @@
 
 /* ---- sets -------------------------------------------------------------------------------------- */
 
-uint64_t plim__releasable(const struct plim_torch *t, const struct plim__block *b)
-{
-    if (b->es) {
-        uint64_t lo = 0;
-        uint64_t hi = 0;
-        plim__expandable_pages(t, b, &lo, &hi);
-        return hi > lo ? hi - lo : 0;
-    }
-    return b->prev || b->next ? 0 : b->size;
-}
-
 void plim__cache(struct plim_torch *t, uint32_t block)
 {
     struct plim__block *b = &t->blocks[block];
@@ -40,9 +29,7 @@ void plim__uncache(struct plim_torch *t, uint32_t block)
     struct plim__block *b = &t->blocks[block];
     struct plim__half *h = plim__half_at(t, b->half);
     h->releasable -= plim__releasable(t, b);
-    if (!plim__freeset_remove(&h->free[b->stream], &t->chunks, plim__free_key(t, b))) {
-        t->broken = true;
-    }
+    plim__freeset_remove(&h->free[b->stream], &t->chunks, block);
     b->state = PLIM__HELD;
 }
 
@@ -60,9 +47,7 @@ void plim__unmapped_take(struct plim_torch *t, uint32_t block)
 {
     struct plim__block *b = &t->blocks[block];
     struct plim__half *h = plim__half_at(t, b->half);
-    if (!plim__freeset_remove(&h->unmapped[b->stream], &t->chunks, b->addr)) {
-        t->broken = true;
-    }
+    plim__freeset_remove(&h->unmapped[b->stream], &t->chunks, block);
     b->state = PLIM__HELD;
 }
 

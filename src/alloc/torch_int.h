@@ -274,8 +274,6 @@ void plim__cache(struct plim_torch *t, uint32_t block);
 void plim__uncache(struct plim_torch *t, uint32_t block);
 void plim__unmapped_put(struct plim_torch *t, uint32_t block);
 void plim__unmapped_take(struct plim_torch *t, uint32_t block);
-/* Bytes of a cached block that the driver could get back now. */
-uint64_t plim__releasable(const struct plim_torch *t, const struct plim__block *b);
 /* dst absorbs its neighbour src when both are idle and alike; bytes gained, 0 when refused. */
 uint64_t plim__merge(struct plim_torch *t, uint32_t dst, uint32_t src);
 void plim__complete(struct plim_torch *t, uint32_t block);
@@ -303,6 +301,18 @@ void plim__expandable_unmap(struct plim_torch *t, uint32_t block);
 /* Page-aligned part of a block: [*lo, *hi); empty when lo >= hi. */
 void plim__expandable_pages(const struct plim_torch *t, const struct plim__block *b, uint64_t *lo,
                             uint64_t *hi);
+
+/* Bytes of a cached block that the driver could get back now. */
+static inline uint64_t plim__releasable(const struct plim_torch *t, const struct plim__block *b)
+{
+    uint64_t lo = 0;
+    uint64_t hi = 0;
+    if (!b->es) {
+        return b->prev || b->next ? 0 : b->size;
+    }
+    plim__expandable_pages(t, b, &lo, &hi);
+    return hi > lo ? hi - lo : 0;
+}
 
 /* ---- torch_alloc.c ----------------------------------------------------------------------------- */
 

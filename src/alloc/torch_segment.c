@@ -142,7 +142,7 @@ static void harvest_half(struct plim_torch *t, const struct plim__half *h, struc
             continue;
         }
         const struct plim__freeset *set = &h->free[stream];
-        for (struct plim__pos pos = {0, 0}; !plim__freeset_at_end(set, pos);
+        for (struct plim__pos pos = plim__freeset_first(set); !plim__freeset_at_end(set, pos);
              pos = plim__freeset_next(set, &t->chunks, pos)) {
             uint32_t i = plim__freeset_id(set, &t->chunks, pos);
             const struct plim__block *b = &t->blocks[i];
