@@ -254,7 +254,8 @@ bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks
 }
 
 /* Take an entry out of its chunk; the directory is not looked at. */
-static inline plim__key entry_remove(struct plim__freeset *set, struct plim__chunk *c, uint32_t slot)
+static inline plim__key entry_remove(struct plim__freeset *set, struct plim__chunk *c,
+                                     uint32_t slot)
 {
     plim__key key = c->keys[slot];
     uint32_t last = --c->n;

@@ -42,17 +42,17 @@ struct plim__chunks {
     struct plim__chunk *items; /* owned, [cap] */
     uint32_t n;                /* ever used */
     uint32_t cap;
-    uint32_t free_head;        /* index + 1 of the first unused chunk, 0 = none */
-    uint32_t *home;            /* owned, [homes]: chunk of each block that is in a set */
+    uint32_t free_head; /* index + 1 of the first unused chunk, 0 = none */
+    uint32_t *home;     /* owned, [homes]: chunk of each block that is in a set */
     uint32_t homes;
 };
 
 struct plim__freeset {
-    plim__key *low;   /* owned, [cap + PLIM__DIR_PAD]: separators, PLIM__KEY_MAX behind the last */
-    uint32_t *chunk;  /* owned, [cap]: index into plim__chunks.items */
-    uint32_t n;       /* chunks */
+    plim__key *low;  /* owned, [cap + PLIM__DIR_PAD]: separators, PLIM__KEY_MAX behind the last */
+    uint32_t *chunk; /* owned, [cap]: index into plim__chunks.items */
+    uint32_t n;      /* chunks */
     uint32_t cap;
-    uint32_t count;   /* entries */
+    uint32_t count; /* entries */
 };
 
 #define PLIM__DIR_PAD 8

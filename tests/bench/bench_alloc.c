@@ -85,8 +85,7 @@ static enum plim_status measure(const struct load *load, size_t n, struct plim_e
     struct op *ops = malloc(n * sizeof *ops);
     struct plim_devmodel_config dc = {.total = 80 * PLIM_GIB};
     plim_conf_init(&conf, PLIM_TORCH_LATEST);
-    struct plim_torch_config tc = {
-        .version = PLIM_TORCH_LATEST, .conf = &conf, .device = &device};
+    struct plim_torch_config tc = {.version = PLIM_TORCH_LATEST, .conf = &conf, .device = &device};
     memset(blocks, 0, sizeof blocks);
     if (!ops) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %zu operations", n);
