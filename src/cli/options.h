@@ -29,6 +29,7 @@
 
 #define PLIM_VERB_MAP(X)                                                                           \
     X(diagnose, "SNAPSHOT", 1, 1, 0, "say why memory ran out, or whether a snapshot is healthy")   \
+    X(diff, "A B", 2, 2, 0, "say what grew between two snapshots")                                 \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
     X(version, "", 0, 0, 0, "print the version and how the program was built")
@@ -61,6 +62,12 @@
       "deepest nesting that is accepted in the input (default 100)")
 
 /* The verbs' own rows. */
+#define PLIM_OPTIONS_diff(X, S)                                                                    \
+    X(S, rows, COUNT, "rows", 0, "N", NULL, "most sites in text and Markdown (default 15)")        \
+    PLIM_OPTIONS_READING(X, S)                                                                     \
+    PLIM_OPTIONS_DEVICE(X, S)                                                                      \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
 #define PLIM_OPTIONS_diagnose(X, S)                                                                \
     X(S, oom_text, TEXT, "oom-text", 0, "FILE", NULL,                                              \
       "the out-of-memory message that belongs to the snapshot: adds the device's side")            \

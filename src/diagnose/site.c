@@ -177,6 +177,7 @@ struct builder {
     const struct plim_snapshot *snapshot;
     struct plim_sites *sites;
     uint8_t *kinds;        /* owned: frame id -> enum frame_kind */
+    uint64_t *hashes;      /* owned: frame id -> hash of its texts */
     uint8_t *hints;        /* owned: string id -> row of hints, NOT_LOOKED_AT until needed */
     uint8_t *file_kinds;   /* in hints' storage: string id as a file -> enum frame_kind, the same */
     uint8_t *noise;        /* in hints' storage: string id as a function name -> 0 or 1, the same */
@@ -200,12 +201,20 @@ static enum frame_kind kind_of(const struct builder *b, const struct plim_frame 
     return frame->file < strings ? (enum frame_kind)b->file_kinds[frame->file] : FRAME_FRAMEWORK;
 }
 
+static uint64_t hash_of(const struct plim_intern *strings, const struct plim_frame *frame)
+{
+    uint64_t name = frame->name < strings->hashes.n ? strings->hashes.items[frame->name] : 0;
+    uint64_t file = frame->file < strings->hashes.n ? strings->hashes.items[frame->file] : 0;
+    return plim_hash_u64(name + plim_hash_u64(file + frame->line));
+}
+
 static enum plim_status classify_frames(struct builder *b, struct plim_err *err)
 {
     size_t n = b->snapshot->stacks.frames.n, strings = b->snapshot->strings.strs.n;
     b->kinds = malloc(n + 1);
+    b->hashes = calloc(n + 1, sizeof(b->hashes[0]));
     b->hints = malloc(3 * (strings + 1));
-    if (!b->kinds || !b->hints) {
+    if (!b->kinds || !b->hashes || !b->hints) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %zu frames", n);
     }
     b->file_kinds = b->hints + strings + 1;
@@ -213,6 +222,7 @@ static enum plim_status classify_frames(struct builder *b, struct plim_err *err)
     memset(b->hints, NOT_LOOKED_AT, 3 * (strings + 1));
     for (size_t i = 0; i < n; i++) {
         b->kinds[i] = (uint8_t)kind_of(b, &b->snapshot->stacks.frames.items[i]);
+        b->hashes[i] = hash_of(&b->snapshot->strings, &b->snapshot->stacks.frames.items[i]);
     }
     return PLIM_OK;
 }
@@ -258,7 +268,7 @@ static uint64_t collect(const struct builder *b, const uint32_t *ids, size_t n,
     size_t taken = 0;
     for (size_t i = 0; i < n && taken < most; i++) {
         if (b->kinds[ids[i]] >= from) {
-            hash = plim_hash_u64(hash ^ ids[i]) + ids[i];
+            hash = plim_hash_u64(hash ^ b->hashes[ids[i]]);
             show_frame(b, ids[i], site);
             taken++;
         }
@@ -281,14 +291,14 @@ static enum plim_status site_for_stack(struct builder *b, uint32_t stack, uint32
         *out = 0;
         return PLIM_OK;
     }
-    uint64_t key = plim_hash_u64(hash + (uint64_t)site.category) >> 1; /* never PLIM_MAP_NO_KEY */
-    uint64_t *found = plim_map_get(&b->index, key);
+    site.key = plim_hash_u64(hash + (uint64_t)site.category) >> 1; /* never PLIM_MAP_NO_KEY */
+    uint64_t *found = plim_map_get(&b->index, site.key);
     if (found) {
         *out = (uint32_t)*found;
         return PLIM_OK;
     }
     *out = (uint32_t)b->sites->sites.n;
-    PLIM_TRY(plim_map_put(&b->index, key, *out, err));
+    PLIM_TRY(plim_map_put(&b->index, site.key, *out, err));
     return plim_vec_push(&b->sites->sites, err, site);
 }
 
@@ -313,6 +323,7 @@ enum plim_status plim_sites_build(const struct plim_snapshot *snapshot, struct p
     struct builder b = {.snapshot = snapshot, .sites = &sites};
     enum plim_status st = build(&b, err);
     free(b.kinds);
+    free(b.hashes);
     free(b.hints);
     plim_map_fini(&b.index);
     if (st != PLIM_OK) {

@@ -42,8 +42,8 @@ struct plim_site {
                                         * where there is any */
     uint32_t n_frames;
     uint32_t stack;              /* one of its stacks, for the full picture */
+    uint64_t key;                /* hash of the frames' texts: the same in another snapshot */
     enum plim_category category; /* a guess */
-    bool in_user_code;           /* false: no user frame, grouped by a library frame */
 };
 
 struct plim_sites {
