@@ -41,7 +41,8 @@ static const char *conflict(const struct plim_conf *conf, const struct plim_pyth
         return "backend:cudaMallocAsync has no segments: max_split_size_mb does nothing with it";
     }
     if (conf->expandable && python != NULL && python->vllm[0] != '\0') {
-        return "vLLM's sleep mode and custom all-reduce cannot use expandable segments: they fail or "
+        return "vLLM's sleep mode and custom all-reduce cannot use expandable segments: they fail "
+               "or "
                "turn them off";
     }
     return NULL;

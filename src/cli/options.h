@@ -30,6 +30,7 @@
 #define PLIM_VERB_MAP(X)                                                                           \
     X(diagnose, "SNAPSHOT", 1, 1, 0, "say why memory ran out, or whether a snapshot is healthy")   \
     X(diff, "A B", 2, 2, 0, "say what grew between two snapshots")                                 \
+    X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
     X(version, "", 0, 0, 0, "print the version and how the program was built")
@@ -86,6 +87,10 @@
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_doctor(X, S)                                                                  \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \
+    X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 when there is something to look at")
 
 #define PLIM_OPTIONS_help(X, S) PLIM_OPTIONS_OUTPUT(X, S, "text|json|scdoc")
 

@@ -36,9 +36,8 @@ PLIM_MUST_USE enum plim_status plim_doctor_variables(struct plim_checks *checks,
                                                      struct plim_err *err);
 
 /** plim_doctor_host() - memory, container limit, shared memory, locked memory, address space. */
-PLIM_MUST_USE enum plim_status plim_doctor_host(struct plim_checks *checks,
-                                                const struct plim_world *world,
-                                                struct plim_err *err);
+PLIM_MUST_USE enum plim_status
+plim_doctor_host(struct plim_checks *checks, const struct plim_world *world, struct plim_err *err);
 
 /* Allocator settings: the variable that PyTorch reads first wins. */
 struct plim_alloc_variable {

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char works_without[] =
-    "explain, diagnose, diff, replay and tune need no GPU; watch and record do";
+static const char works_without[] = "reading messages and snapshots needs no GPU";
 
 static const char *driver_advice(int code)
 {
@@ -188,8 +187,8 @@ enum plim_status plim_doctor_python(struct plim_checks *checks, const struct pli
         check.advice = "reading messages and snapshots needs none; dryrun does";
         return plim_check_add(checks, check, err);
     }
-    PLIM_TRY(plim_check_text(checks, &check.detail, err, "%s, %s", python->version,
-                             python->executable));
+    PLIM_TRY(
+        plim_check_text(checks, &check.detail, err, "%s, %s", python->version, python->executable));
     PLIM_TRY(plim_check_add(checks, check, err));
     if (python->torch[0] == '\0') {
         PLIM_TRY(plim_check_add(

@@ -89,8 +89,9 @@ bool plim_cgroup_limit(const struct plim_world *world, uint64_t *limit)
     bool some = cgroup_path(world, ":", path, sizeof(path)) &&
                 smallest_limit(world, "/sys/fs/cgroup", path, "memory.max", &found);
     if (!some) {
-        some = cgroup_path(world, "memory:", path, sizeof(path)) &&
-               smallest_limit(world, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", &found);
+        some =
+            cgroup_path(world, "memory:", path, sizeof(path)) &&
+            smallest_limit(world, "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", &found);
     }
     if (!some || found >= NO_LIMIT) {
         return false;
@@ -198,8 +199,7 @@ static enum plim_status check_kernel(struct plim_checks *checks, const struct pl
             check.advice = "sysctl vm.max_map_count=65530 or more: mapping many files or "
                            "segments fails before memory is used up";
         }
-        PLIM_TRY(
-            plim_check_text(checks, &check.detail, err, "%llu", (unsigned long long)maps));
+        PLIM_TRY(plim_check_text(checks, &check.detail, err, "%llu", (unsigned long long)maps));
         PLIM_TRY(plim_check_add(checks, check, err));
     }
     if (read_number(world, "/proc/sys/vm/overcommit_memory", &overcommit)) {

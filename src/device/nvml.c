@@ -34,8 +34,8 @@ static bool find_either(void *library, const char *name, const char *older, void
 static void error_text(const struct plim_nvml *nvml, int code, char *text, size_t n)
 {
     const char *(*error_string)(int) = NULL;
-    const char *said = find(nvml->library, "nvmlErrorString", &error_string) ? error_string(code)
-                                                                              : NULL;
+    const char *said =
+        find(nvml->library, "nvmlErrorString", &error_string) ? error_string(code) : NULL;
     (void)snprintf(text, n, "%s", said ? said : "unknown error");
 }
 

@@ -28,11 +28,11 @@ struct plim_gpu {
 struct plim_nvml {
     void *library; /* dlopen handle, NULL when closed */
     unsigned n_gpus;
-    char driver[80];       /* "550.54.15", "" when unknown */
-    char nvml[80];         /* "12.550.54.15" */
-    int cuda_version;      /* 12040 = 12.4, the newest that the driver supports; 0 unknown */
-    int init_code;         /* what nvmlInit said when opening failed; 0 otherwise */
-    char init_text[96];    /* NVML's words for it */
+    char driver[80];    /* "550.54.15", "" when unknown */
+    char nvml[80];      /* "12.550.54.15" */
+    int cuda_version;   /* 12040 = 12.4, the newest that the driver supports; 0 unknown */
+    int init_code;      /* what nvmlInit said when opening failed; 0 otherwise */
+    char init_text[96]; /* NVML's words for it */
 };
 
 #define PLIM_NVML_VERSION_MISMATCH 18 /* NVML_ERROR_LIB_RM_VERSION_MISMATCH */

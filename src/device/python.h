@@ -22,8 +22,8 @@
     X(jax, "jax")
 
 struct plim_python {
-    char executable[256]; /* sys.executable */
-    char version[32];     /* "3.11.2" */
+    char executable[256];                                   /* sys.executable */
+    char version[32];                                       /* "3.11.2" */
 #define PLIM__X(field, name) char field[PLIM_PACKAGE_TEXT]; /* version, "" when not installed */
     PLIM_PACKAGE_MAP(PLIM__X)
 #undef PLIM__X
