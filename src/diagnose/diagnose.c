@@ -160,8 +160,8 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     d->complete = d->peaks.reserved_at_start == 0 && device->trace.events.n > 0;
     read_failure(&device->trace, &d->failure);
     choose_moment(options, &device->trace, d);
-    PLIM_TRY(plim_heap_at(device, d->position, &d->heap, &d->gaps, err));
     PLIM_TRY(plim_history_read(snapshot, &device->trace, d->position, &d->history, err));
+    PLIM_TRY(plim_heap_at(device, d->position, &d->history.births, &d->heap, &d->gaps, err));
     PLIM_TRY(plim_sites_build(snapshot, &d->sites, err));
     PLIM_TRY(
         plim_leaks_find(&d->sites, &d->heap, &d->history, d->position, &d->arena, &d->leaks, err));

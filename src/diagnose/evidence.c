@@ -176,26 +176,15 @@ static void say_pressure(struct gatherer *g)
 /* Segments that are each a little larger than all before: freed ones never fit the next request. */
 static void say_growing_segments(struct gatherer *g)
 {
-    const struct plim_trace *trace = &g->snapshot->devices.items[g->d->device].trace;
-    uint64_t largest = 0, first = 0;
-    uint32_t run = 0;
-    for (size_t i = 0; i < g->d->position && i < trace->events.n; i++) {
-        const struct plim_event *e = &trace->events.items[i];
-        if (e->action != PLIM_ACTION_SEGMENT_ALLOC || e->size <= largest) {
-            continue;
-        }
-        bool near = largest > 20 * PLIM_MIB && e->size - largest <= largest / 8;
-        first = near && run > 0 ? first : e->size;
-        run = near ? run + 1 : 1;
-        largest = e->size;
-    }
-    if (run >= GROWING_SEGMENTS) {
-        say(g, PLIM_HOW_MEASURED, largest,
+    const struct plim_history *h = &g->d->history;
+    if (h->growing_segments >= GROWING_SEGMENTS) {
+        say(g, PLIM_HOW_MEASURED, h->largest_segment,
             plim_arena_sayf(
                 g->arena,
                 "The largest segments grew in %u small steps from %s to %s: each freed one is "
                 "just too small for the next request.",
-                run, bytes_text(g, first), bytes_text(g, largest)));
+                h->growing_segments, bytes_text(g, h->growing_from),
+                bytes_text(g, h->largest_segment)));
     }
 }
 

@@ -10,13 +10,13 @@ struct reader {
     const struct plim_trace *trace;
     size_t position;
     enum plim_action free_action; /* which of the two free events ends a life */
-    struct plim_map births;       /* address -> allocation event, of blocks now live */
     bool releasing;               /* the last events gave segments back */
 };
 
 void plim_history_fini(struct plim_history *history)
 {
     plim_vec_fini(&history->stacks);
+    plim_map_fini(&history->births);
 }
 
 static size_t slot_of(const struct plim_history *history, uint32_t stack)
@@ -47,13 +47,14 @@ static enum plim_status on_alloc(struct reader *r, size_t i, const struct plim_e
     r->history->largest_request = plim_max_u64(r->history->largest_request, e->size);
     uint64_t *bin = &r->history->bin_bytes[plim_history_bin(i, r->position)];
     *bin = plim_add_sat(*bin, e->size);
-    return e->addr == PLIM_MAP_NO_KEY ? PLIM_OK : plim_map_put(&r->births, e->addr, i, err);
+    return e->addr == PLIM_MAP_NO_KEY ? PLIM_OK
+                                      : plim_map_put(&r->history->births, e->addr, i, err);
 }
 
 static void on_free(struct reader *r, size_t i, const struct plim_event *e)
 {
     uint64_t birth;
-    if (!plim_map_take(&r->births, e->addr, &birth)) {
+    if (!plim_map_take(&r->history->births, e->addr, &birth)) {
         r->history->unknown_frees++;
         return;
     }
@@ -66,6 +67,19 @@ static void on_free(struct reader *r, size_t i, const struct plim_event *e)
     s->lifetimes[lifetime_bucket(lifetime)]++;
     r->history->frees++;
     r->history->bin_frees[plim_history_bin(i, r->position)]++;
+}
+
+/* A new record in segment size: near the last one it lengthens the row, else it starts one. */
+static void on_segment(struct plim_history *h, uint64_t size)
+{
+    if (size <= h->largest_segment) {
+        return;
+    }
+    bool near =
+        h->largest_segment > 20 * PLIM_MIB && size - h->largest_segment <= h->largest_segment / 8;
+    h->growing_from = near ? h->growing_from : size;
+    h->growing_segments = near ? h->growing_segments + 1 : 1;
+    h->largest_segment = size;
 }
 
 static enum plim_status read_event(struct reader *r, size_t i, struct plim_err *err)
@@ -82,6 +96,8 @@ static enum plim_status read_event(struct reader *r, size_t i, struct plim_err *
     }
     if (action == r->free_action) {
         on_free(r, i, e);
+    } else if (action == PLIM_ACTION_SEGMENT_ALLOC) {
+        on_segment(r->history, e->size);
     } else if (action == PLIM_ACTION_OOM) {
         r->history->ooms++;
         r->history->last_oom = (uint32_t)i;
@@ -109,7 +125,6 @@ enum plim_status plim_history_read(const struct plim_snapshot *snapshot,
     for (size_t i = 0; st == PLIM_OK && i < r.position; i++) {
         st = read_event(&r, i, err);
     }
-    plim_map_fini(&r.births);
     if (st != PLIM_OK) {
         plim_history_fini(&history);
         return st;

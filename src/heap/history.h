@@ -35,6 +35,11 @@ struct plim_history {
     uint32_t ooms;
     uint32_t last_oom; /* event, or PLIM_NO_EVENT */
     uint32_t retries;  /* times the allocator released cached segments and asked again */
+    uint32_t
+        growing_segments;  /* ordinary segments in a row, each a little larger than all before */
+    uint64_t growing_from; /* size of the first of that row */
+    uint64_t largest_segment;
+    struct plim_map births; /* address -> allocation event, of blocks live at the position */
     uint32_t bin_frees[PLIM_HISTORY_BINS]; /* frees in each bin */
     uint64_t bin_bytes[PLIM_HISTORY_BINS]; /* bytes allocated in each bin */
 };

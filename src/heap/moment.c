@@ -222,6 +222,19 @@ static enum plim_status start_at_end(struct rewind *r, const struct plim_device 
     return PLIM_OK;
 }
 
+/* The allocation of each live block from the history's map. */
+static void take_births(struct rewind *r, const struct plim_map *births)
+{
+    plim_vec_foreach (block, &r->live) {
+        const uint64_t *birth = plim_map_get(births, key_of(block->addr));
+        if (birth) {
+            const struct plim_event *e = &r->trace->events.items[*birth];
+            block->alloc_event = (uint32_t)*birth;
+            block->stack = e->stack != PLIM_NO_STACK ? e->stack : block->stack;
+        }
+    }
+}
+
 /* Look further back for the allocation of each live block: its event and its stack. */
 static void find_births(struct rewind *r, size_t position)
 {
@@ -323,8 +336,8 @@ static enum plim_status build(struct rewind *r, struct plim_heap *heap, struct p
 }
 
 enum plim_status plim_heap_at(const struct plim_device *device, size_t position,
-                              struct plim_heap *out, struct plim_moment_gaps *gaps,
-                              struct plim_err *err)
+                              const struct plim_map *births, struct plim_heap *out,
+                              struct plim_moment_gaps *gaps, struct plim_err *err)
 {
     struct rewind r = {0};
     struct plim_heap heap = {0};
@@ -338,7 +351,11 @@ enum plim_status plim_heap_at(const struct plim_device *device, size_t position,
         st = undo(&r, &device->trace.events.items[i - 1], err);
     }
     if (st == PLIM_OK) {
-        find_births(&r, position);
+        if (births) {
+            take_births(&r, births);
+        } else {
+            find_births(&r, position);
+        }
         st = build(&r, &heap, err);
     }
     if (st == PLIM_OK) {

@@ -28,14 +28,15 @@ struct plim_moment_gaps {
 
 /**
  * plim_heap_at() - the heap after the first `position` events.
+ * @births: nullable; what plim_history_read() of the same position found, to spare a search.
  * @out: owned by the caller (plim_heap_fini); blocks know their allocation event and its stack where
  *       the trace holds it.
  * @gaps: nullable.
  * Errors: PLIM_E_RANGE position beyond the trace; PLIM_E_NOMEM. Cost: O(events + live log live).
  */
 PLIM_MUST_USE enum plim_status plim_heap_at(const struct plim_device *device, size_t position,
-                                            struct plim_heap *out, struct plim_moment_gaps *gaps,
-                                            struct plim_err *err);
+                                            const struct plim_map *births, struct plim_heap *out,
+                                            struct plim_moment_gaps *gaps, struct plim_err *err);
 
 /* Where the sums were highest, as positions, with the sums there. */
 struct plim_peaks {

@@ -26,7 +26,7 @@ static void heap_at_the_end_is_the_heap_of_the_snapshot(void **state)
     maker_finish(&maker);
     struct plim_device *d = only_device();
     struct plim_heap heap = {0};
-    assert_ok(plim_heap_at(d, d->trace.events.n, &heap, NULL, NULL));
+    assert_ok(plim_heap_at(d, d->trace.events.n, NULL, &heap, NULL, NULL));
     assert_int_equal(heap.segments.n, d->heap.segments.n);
     assert_int_equal(heap.blocks.n, d->heap.blocks.n);
     for (size_t i = 0; i < heap.blocks.n; i++) {
@@ -48,18 +48,18 @@ static void going_back_undoes_frees_and_allocations(void **state)
     maker_alloc(&maker, 8 * PLIM_MIB, s);            /* events 4, 5 */
     maker_finish(&maker);
     struct plim_heap heap = {0};
-    assert_ok(plim_heap_at(only_device(), 2, &heap, NULL, NULL));
+    assert_ok(plim_heap_at(only_device(), 2, NULL, &heap, NULL, NULL));
     struct plim_heap_totals t = plim_totals_of_heap(&heap);
     assert_int_equal(t.reserved, 4 * PLIM_MIB);
     assert_int_equal(t.allocated, 4 * PLIM_MIB);
     assert_int_equal(heap.blocks.items[0].alloc_event, 1);
     assert_int_equal(heap.blocks.items[0].stack, s);
     plim_heap_fini(&heap);
-    assert_ok(plim_heap_at(only_device(), 3, &heap, NULL, NULL));
+    assert_ok(plim_heap_at(only_device(), 3, NULL, &heap, NULL, NULL));
     t = plim_totals_of_heap(&heap);
     assert_int_equal(t.pending, 4 * PLIM_MIB);
     plim_heap_fini(&heap);
-    assert_ok(plim_heap_at(only_device(), 0, &heap, NULL, NULL));
+    assert_ok(plim_heap_at(only_device(), 0, NULL, &heap, NULL, NULL));
     assert_int_equal(heap.segments.n, 0);
     plim_heap_fini(&heap);
     maker_fini(&maker);
@@ -74,7 +74,7 @@ static void small_gap_behind_a_large_block_is_its_slack(void **state)
     maker_free(&maker, a);
     maker_finish(&maker);
     struct plim_heap heap = {0};
-    assert_ok(plim_heap_at(only_device(), 2, &heap, NULL, NULL));
+    assert_ok(plim_heap_at(only_device(), 2, NULL, &heap, NULL, NULL));
     assert_int_equal(heap.blocks.n, 1);
     assert_int_equal(heap.blocks.items[0].size, 20 * PLIM_MIB);
     assert_int_equal(heap.blocks.items[0].requested, 20 * PLIM_MIB - 600 * PLIM_KIB);
@@ -90,7 +90,7 @@ static void position_behind_the_trace_is_refused(void **state)
     maker_init(&maker);
     maker_alloc(&maker, 100, PLIM_NO_STACK);
     maker_finish(&maker);
-    assert_int_equal(plim_heap_at(only_device(), 99, &heap, NULL, &err), PLIM_E_RANGE);
+    assert_int_equal(plim_heap_at(only_device(), 99, NULL, &heap, NULL, &err), PLIM_E_RANGE);
     maker_fini(&maker);
 }
 

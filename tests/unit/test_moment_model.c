@@ -149,7 +149,7 @@ static void check_settings(const char *settings, uint64_t slack)
         for (size_t i = 0; i < p.n_samples; i++) {
             struct plim_heap heap = {0};
             struct plim_moment_gaps gaps;
-            assert_ok(plim_heap_at(&p.device, p.sample_at[i], &heap, &gaps, NULL));
+            assert_ok(plim_heap_at(&p.device, p.sample_at[i], NULL, &heap, &gaps, NULL));
             assert_int_equal(gaps.outside + gaps.unknown_allocs + gaps.unknown_segments, 0);
             assert_same_heap(&heap, &p.sample[i], slack);
             plim_heap_fini(&heap);
