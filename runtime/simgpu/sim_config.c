@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Settings: sizes, cards, and the keys that may be changed while running.
+ *
+ * Read from the environment once (PLIMSOLL_SIM_<KEY>, see docs/design/simgpu.md), or given by
+ * plimsoll_sim_set. No locale, no stdio, no malloc: this may run inside any process.
+ */
+
+#include "sim.h"
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *key, *name;
+    uint64_t total, nvml_mib, context_mib;
+    int cc, sms, sm_threads, smem_sm_kib, smem_optin_kib, l2_kib, bus_bits;
+} presets[] = {
+#define SIM_CARD(key, name, total_mib, nvml_mib, context_mib, cc, sms, threads, smem_sm, smem_optin, \
+                 l2_kib, bus)                                                                      \
+    {key, name, (uint64_t)(total_mib) << 20, nvml_mib, context_mib, cc, sms,                       \
+     threads, smem_sm, smem_optin, l2_kib, bus},
+#include "cards.def"
+#undef SIM_CARD
+};
+
+static bool unit_of(const char *text, uint64_t *unit)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"K", 1ull << 10},
+                 {"KiB", 1ull << 10},
+                 {"KB", 1000},
+                 {"M", 1ull << 20},
+                 {"MiB", 1ull << 20},
+                 {"MB", 1000000},
+                 {"G", 1ull << 30},
+                 {"GiB", 1ull << 30},
+                 {"GB", 1000000000},
+                 {"T", 1ull << 40},
+                 {"TiB", 1ull << 40},
+                 {"TB", 1000000000000}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcasecmp(text, units[i].name) == 0) {
+            *unit = units[i].bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sim_parse_size(const char *text, uint64_t *bytes)
+{
+    uint64_t whole = 0, part = 0, scale = 1, unit;
+    const char *p = text;
+    if (*p < '0' || *p > '9') {
+        return false;
+    }
+    for (; *p >= '0' && *p <= '9'; p++) {
+        if (__builtin_mul_overflow(whole, 10, &whole) ||
+            __builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole)) {
+            return false;
+        }
+    }
+    if (*p == '.') {
+        for (p++; *p >= '0' && *p <= '9'; p++) {
+            if (scale < 1000000) { /* finer digits do not matter */
+                part = part * 10 + (uint64_t)(*p - '0');
+                scale *= 10;
+            }
+        }
+    }
+    while (*p == ' ') {
+        p++;
+    }
+    if (!unit_of(p, &unit) || __builtin_mul_overflow(whole, unit, bytes)) {
+        return false;
+    }
+    uint64_t fraction = unit / scale * part + unit % scale * part / scale;
+    return !__builtin_add_overflow(*bytes, fraction, bytes);
+}
+
+static bool preset(const char *key, struct sim_card *card)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        if (strcasecmp(key, presets[i].key) == 0) {
+            *card = (struct sim_card){.total = presets[i].total,
+                                      .nvml_total = presets[i].nvml_mib << 20,
+                                      .context = presets[i].context_mib << 20,
+                                      .cc_major = presets[i].cc / 10,
+                                      .cc_minor = presets[i].cc % 10,
+                                      .sms = presets[i].sms,
+                                      .sm_threads = presets[i].sm_threads,
+                                      .smem_sm = presets[i].smem_sm_kib << 10,
+                                      .smem_optin = presets[i].smem_optin_kib << 10,
+                                      .l2_bytes = presets[i].l2_kib << 10,
+                                      .bus_bits = presets[i].bus_bits};
+            strncpy(card->key, presets[i].key, sizeof card->key - 1);
+            strncpy(card->name, presets[i].name, sizeof card->name - 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One card of a list: a preset's key, or a size, which is a data-centre card of that size. */
+static bool one_card(const char *text, struct sim_card *card)
+{
+    uint64_t bytes;
+    if (preset(text, card)) {
+        return true;
+    }
+    if (!sim_parse_size(text, &bytes) || bytes < (64 << 20) || bytes > (1ull << 43)) {
+        return false;
+    }
+    (void)preset("h100-80gb", card);
+    card->total = bytes & ~(SIM_PAGE - 1);
+    card->nvml_total = card->total;
+    strncpy(card->key, text, sizeof card->key - 1);
+    strncpy(card->name, "Simulated GPU", sizeof card->name);
+    return true;
+}
+
+int sim_parse_cards(const char *text, struct sim_card cards[SIM_MAX_DEVICES])
+{
+    int n = 0;
+    while (*text != '\0') {
+        char item[64];
+        size_t len = strcspn(text, ",");
+        if (len == 0 || len >= sizeof item) {
+            return 0;
+        }
+        memcpy(item, text, len);
+        item[len] = '\0';
+        text += len + (text[len] == ',');
+        int count = 1;
+        char *star = strchr(item, '*');
+        if (star != NULL) {
+            *star = '\0';
+            count = 0;
+            for (const char *p = star + 1; *p != '\0'; p++) {
+                if (*p < '0' || *p > '9' || count > SIM_MAX_DEVICES) {
+                    return 0;
+                }
+                count = count * 10 + (*p - '0');
+            }
+        }
+        struct sim_card card;
+        if (count < 1 || n + count > SIM_MAX_DEVICES || !one_card(item, &card)) {
+            return 0;
+        }
+        for (int i = 0; i < count; i++) {
+            cards[n++] = card;
+        }
+    }
+    return n;
+}
+
+static bool pick(const char *value, const char *const *names, _Atomic int *out)
+{
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            atomic_store(out, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "SIZE" for every device, or "SIZE,SIZE,..." for one each. */
+static bool per_device(const char *value, void (*set)(int device, uint64_t bytes))
+{
+    uint64_t bytes = 0;
+    int n = sim_device_count();
+    for (int d = 0; d < n; d++) {
+        if (*value != '\0') {
+            char item[32];
+            size_t len = strcspn(value, ",");
+            if (len >= sizeof item) {
+                return false;
+            }
+            memcpy(item, value, len);
+            item[len] = '\0';
+            if (!sim_parse_size(item, &bytes)) {
+                return false;
+            }
+            value += len + (value[len] == ',');
+        }
+        set(d, bytes);
+    }
+    return true;
+}
+
+int sim_set(const char *key, const char *value)
+{
+    static const char *const policies[] = {"ascending", "descending", "first-fit", NULL};
+    static const char *const clocks[] = {"calls", "manual", "wall", NULL};
+    uint64_t n;
+    bool ok = false;
+    if (strcmp(key, "addresses") == 0) {
+        ok = pick(value, policies, &sim_config.policy);
+    } else if (strcmp(key, "clock") == 0) {
+        ok = pick(value, clocks, &sim_config.clock);
+    } else if (strcmp(key, "event_lag") == 0) {
+        ok = sim_parse_size(value, &n);
+        if (ok) {
+            atomic_store(&sim_config.event_lag, n);
+        }
+    } else if (strcmp(key, "graph_node") == 0) {
+        ok = sim_parse_size(value, &sim_config.graph_node);
+    } else if (strcmp(key, "max_mappings") == 0) {
+        ok = sim_parse_size(value, &sim_config.max_mappings);
+    } else if (strcmp(key, "cost") == 0) {
+        ok = strcmp(value, "0") == 0 || strcmp(value, "1") == 0;
+        sim_config.cost = ok && *value == '1';
+    } else if (strcmp(key, "external") == 0) {
+        ok = per_device(value, sim_set_external);
+    } else if (strcmp(key, "limit") == 0) {
+        ok = per_device(value, sim_set_limit);
+    } else if (strcmp(key, "fail") == 0) {
+        ok = sim_fail_parse(value) == SIM_OK;
+    } else if (strcmp(key, "log") == 0) {
+        ok = sim_log_open(value) == SIM_OK;
+    }
+    return ok ? SIM_OK : SIM_E_VALUE;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cudaMalloc and cudaFree: whole pages for large requests, shared pages for small ones.
+ *
+ * The driver hands out device memory in pages of 2 MiB. A request larger than 1 MiB gets pages of its
+ * own; smaller ones share a page, 512-byte aligned, and the page goes back when the last of them is
+ * freed. That is what published address logs of cudaMalloc show (1 MiB still shares a page, 2 MiB
+ * does not; where in between the border lies is not known), so `used` moves in steps of 2 MiB and
+ * freeing one small block of many changes nothing.
+ *
+ * A slab keeps one bit for each 512-byte unit in use, one for each unit that starts a block, and the
+ * length of its longest free run; slabs hang in lists by the logarithm of that length, so a slab that
+ * fits is found without a search. Freeing finds the slab by its page.
+ */
+
+#include "sim.h"
+#include <string.h>
+
+#define UNIT       512u
+#define UNITS      ((uint32_t)(SIM_PAGE / UNIT)) /* 4096 */
+#define WORDS      (UNITS / 64)
+#define LIST_COUNT 13 /* longest free run of 2^k .. 2^(k+1)-1 units; 12 is an empty slab */
+
+struct slab {
+    uint64_t used[WORDS];
+    uint64_t starts[WORDS];
+    uint32_t self, next, prev; /* list by `longest`; 0 ends it */
+    uint32_t live;             /* blocks */
+    uint32_t longest;          /* free units in a row */
+    int32_t list;              /* -1 when full */
+    int32_t device;
+    struct sim_range *range;
+};
+
+static struct sim_pool slabs = SIM_POOL(struct slab);
+static uint32_t lists[SIM_MAX_DEVICES][LIST_COUNT];
+
+static struct slab *slab_at(uint32_t i)
+{
+    return sim_pool_at(&slabs, i);
+}
+
+static void unlink_slab(struct slab *s)
+{
+    if (s->list < 0) {
+        return;
+    }
+    if (s->prev != 0) {
+        slab_at(s->prev)->next = s->next;
+    } else {
+        lists[s->device][s->list] = s->next;
+    }
+    if (s->next != 0) {
+        slab_at(s->next)->prev = s->prev;
+    }
+    s->next = s->prev = 0;
+    s->list = -1;
+}
+
+static void link_slab(struct slab *s)
+{
+    if (s->longest == 0) {
+        return;
+    }
+    s->list = 31 - __builtin_clz(s->longest);
+    s->next = lists[s->device][s->list];
+    lists[s->device][s->list] = s->self;
+    if (s->next != 0) {
+        slab_at(s->next)->prev = s->self;
+    }
+}
+
+/* First unit of the first run of at least `need` free units, or UNITS; *longest gets the longest run. */
+static uint32_t scan(const struct slab *s, uint32_t need, uint32_t *longest)
+{
+    uint32_t found = UNITS, run = 0, best = 0;
+    for (uint32_t w = 0; w < WORDS; w++) {
+        uint64_t word = s->used[w];
+        for (uint32_t bit = 0; bit < 64;) {
+            uint64_t rest = word >> bit;
+            if ((rest & 1) == 0) {
+                uint32_t zeros = rest == 0 ? 64 - bit : (uint32_t)__builtin_ctzll(rest);
+                run += zeros;
+                bit += zeros;
+                if (run >= need && found == UNITS) {
+                    found = w * 64 + bit - run;
+                }
+                best = run > best ? run : best;
+            } else {
+                uint64_t inverse = ~rest;
+                uint32_t ones = inverse == 0 ? 64 : (uint32_t)__builtin_ctzll(inverse);
+                bit += ones < 64 - bit ? ones : 64 - bit;
+                run = 0;
+            }
+        }
+    }
+    *longest = best;
+    return found;
+}
+
+static void mark(uint64_t *words, uint32_t first, uint32_t n, bool on)
+{
+    while (n > 0) {
+        uint32_t bit = first % 64, k = 64 - bit < n ? 64 - bit : n;
+        uint64_t mask = (k == 64 ? UINT64_MAX : (((uint64_t)1 << k) - 1)) << bit;
+        if (on) {
+            words[first / 64] |= mask;
+        } else {
+            words[first / 64] &= ~mask;
+        }
+        first += k;
+        n -= k;
+    }
+}
+
+static struct slab *new_slab(int device)
+{
+    uint32_t self;
+    if (sim_charge(device, SIM_PAGE) != SIM_OK) {
+        return NULL;
+    }
+    struct slab *s = sim_pool_take(&slabs, &self);
+    struct sim_range *range = s == NULL ? NULL : sim_space_take(device, 1, 1, SIM_KIND_SLAB);
+    if (range == NULL) {
+        if (s != NULL) {
+            sim_pool_give(&slabs, self);
+        }
+        sim_uncharge(device, SIM_PAGE);
+        return NULL;
+    }
+    s->self = self;
+    s->device = device;
+    s->range = range;
+    s->longest = UNITS;
+    range->owner = s;
+    link_slab(s);
+    return s;
+}
+
+static int malloc_small(int device, uint64_t bytes, void **out)
+{
+    uint32_t need = (uint32_t)((bytes + UNIT - 1) / UNIT), longest;
+    struct slab *s = NULL;
+    /* Every slab of a list above the request's logarithm fits; of its own list perhaps the first. */
+    int list = 31 - __builtin_clz(need);
+    if (lists[device][list] != 0 && slab_at(lists[device][list])->longest >= need) {
+        s = slab_at(lists[device][list]);
+    }
+    for (list++; s == NULL && list < LIST_COUNT; list++) {
+        s = lists[device][list] != 0 ? slab_at(lists[device][list]) : NULL;
+    }
+    s = s == NULL ? new_slab(device) : s;
+    if (s == NULL) {
+        return SIM_E_NOMEM;
+    }
+    uint32_t first = scan(s, need, &longest);
+    mark(s->used, first, need, true);
+    s->starts[first / 64] |= (uint64_t)1 << (first % 64);
+    s->live++;
+    unlink_slab(s);
+    (void)scan(s, UNITS + 1, &s->longest);
+    link_slab(s);
+    *out = (void *)(uintptr_t)(sim_space_addr(device, s->range->page) + (uint64_t)first * UNIT);
+    return SIM_OK;
+}
+
+/* First unit after the block that starts at `first`: where use ends or the next block starts. */
+static uint32_t block_end(const struct slab *s, uint32_t first)
+{
+    uint32_t i = first + 1;
+    for (uint32_t w = i / 64; w < WORDS; w++) {
+        uint64_t ends = ~s->used[w] | s->starts[w];
+        if (w == i / 64) {
+            ends &= UINT64_MAX << (i % 64);
+        }
+        if (ends != 0) {
+            return w * 64 + (uint32_t)__builtin_ctzll(ends);
+        }
+    }
+    return UNITS;
+}
+
+static int free_small(struct sim_range *range, void *p)
+{
+    struct slab *s = range->owner;
+    uint64_t off = (uint64_t)(uintptr_t)p - sim_space_addr(s->device, range->page);
+    uint32_t first = (uint32_t)(off / UNIT);
+    if (off % UNIT != 0 || (s->starts[first / 64] >> (first % 64) & 1) == 0) {
+        return SIM_E_VALUE;
+    }
+    mark(s->used, first, block_end(s, first) - first, false);
+    s->starts[first / 64] &= ~((uint64_t)1 << (first % 64));
+    s->live--;
+    unlink_slab(s);
+    if (s->live == 0) {
+        int device = s->device;
+        sim_pool_give(&slabs, s->self);
+        sim_space_give(device, range);
+        sim_uncharge(device, SIM_PAGE);
+        return SIM_OK;
+    }
+    (void)scan(s, UNITS + 1, &s->longest);
+    link_slab(s);
+    return SIM_OK;
+}
+
+static int malloc_large(int device, uint64_t bytes, void **out)
+{
+    uint64_t pages = bytes / SIM_PAGE + (bytes % SIM_PAGE != 0);
+    if (pages > UINT64_MAX >> (SIM_PAGE_SHIFT + 1) || sim_charge(device, pages * SIM_PAGE) != SIM_OK) {
+        return SIM_E_NOMEM;
+    }
+    struct sim_range *range = sim_space_take(device, pages, 1, SIM_KIND_LARGE);
+    if (range == NULL) {
+        sim_uncharge(device, pages * SIM_PAGE);
+        return SIM_E_NOMEM;
+    }
+    range->requested = bytes;
+    *out = (void *)(uintptr_t)sim_space_addr(device, range->page);
+    return SIM_OK;
+}
+
+int sim_malloc(int device, uint64_t bytes, void **out)
+{
+    if (bytes == 0) {
+        *out = NULL;
+        return SIM_OK;
+    }
+    return bytes <= SIM_SLAB_MAX ? malloc_small(device, bytes, out)
+                                 : malloc_large(device, bytes, out);
+}
+
+int sim_free(void *p)
+{
+    int device;
+    struct sim_range *range = sim_space_find(p, &device);
+    if (range == NULL) {
+        return SIM_E_VALUE;
+    }
+    switch ((enum sim_kind)range->kind) {
+    case SIM_KIND_SLAB:
+        return free_small(range, p);
+    case SIM_KIND_CHUNK:
+        return sim_chunk_free(range, p);
+    case SIM_KIND_LARGE:
+        if (sim_space_addr(device, range->page) == (uint64_t)(uintptr_t)p) {
+            uint64_t pages = range->pages;
+            sim_space_give(device, range);
+            sim_uncharge(device, pages * SIM_PAGE);
+            return SIM_OK;
+        }
+        return SIM_E_VALUE;
+    case SIM_KIND_RESERVE:
+        break;
+    }
+    return SIM_E_VALUE;
+}
+
+int sim_extent(const void *p, uint64_t *base, uint64_t *size)
+{
+    int device;
+    const struct sim_range *range = sim_space_find(p, &device);
+    if (range == NULL) {
+        return SIM_E_NOT_FOUND;
+    }
+    if (range->kind == SIM_KIND_RESERVE) {
+        return sim_mapping_extent(p, base, size);
+    }
+    *base = sim_space_addr(device, range->page);
+    *size = range->kind == SIM_KIND_LARGE ? range->requested : range->pages * SIM_PAGE;
+    if (range->kind == SIM_KIND_SLAB) {
+        const struct slab *s = range->owner;
+        uint32_t i = (uint32_t)(((uint64_t)(uintptr_t)p - *base) / UNIT);
+        if ((s->used[i / 64] >> (i % 64) & 1) == 0) {
+            return SIM_E_NOT_FOUND;
+        }
+        while ((s->starts[i / 64] >> (i % 64) & 1) == 0) {
+            i--;
+        }
+        *base += (uint64_t)i * UNIT;
+        *size = (uint64_t)(block_end(s, i) - i) * UNIT;
+    }
+    return SIM_OK;
+}
