@@ -15,16 +15,16 @@
 
 #ifdef __cplusplus
 extern "C" {
-#define PLIMSOLL_SIM_COUNTER uint64_t
+#    define PLIMSOLL_SIM_COUNTER uint64_t
 #else
-#include <stdatomic.h>
-#define PLIMSOLL_SIM_COUNTER _Atomic uint64_t
+#    include <stdatomic.h>
+#    define PLIMSOLL_SIM_COUNTER _Atomic uint64_t
 #endif
 
 /* One logged call, 40 bytes, host byte order. What addr, size and arg hold depends on the call:
  * docs/format/simgpu-log.md. */
 struct plimsoll_sim_call {
-    uint8_t call;    /* index into the table of runtime/simgpu/calls.def */
+    uint8_t call; /* index into the table of runtime/simgpu/calls.def */
     uint8_t device;
     uint16_t code;   /* result, CUDA's numbers */
     uint32_t thread; /* 1, 2, ... in order of first appearance */

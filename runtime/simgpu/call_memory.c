@@ -36,9 +36,10 @@ int sim_call_free(void *p)
             if (rc == SIM_OK && sim_config.log) {
                 (void)sim_extent(p, &base, &size);
             }
-            rc = rc != SIM_OK                                              ? rc
-                 : sim_host_find(p, NULL, NULL) == SIM_HOST_MANAGED        ? sim_host_free(p, SIM_HOST_MANAGED)
-                                                                           : sim_free(p);
+            rc = rc != SIM_OK ? rc
+                 : sim_host_find(p, NULL, NULL) == SIM_HOST_MANAGED
+                     ? sim_host_free(p, SIM_HOST_MANAGED)
+                     : sim_free(p);
         }
         sim_end();
         return sim_leave(SIM_CALL_FREE, device, (uint64_t)(uintptr_t)p, size, 0, rc);

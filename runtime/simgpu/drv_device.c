@@ -174,7 +174,8 @@ static int device_of_context(const void *context)
 SIM_API int cuCtxGetCurrent(void **out)
 {
     int rc = sim_start();
-    *out = rc == SIM_OK && sim_has_context(sim_current()) ? sim_context_handle(sim_current()) : NULL;
+    *out =
+        rc == SIM_OK && sim_has_context(sim_current()) ? sim_context_handle(sim_current()) : NULL;
     return rc;
 }
 
@@ -302,7 +303,8 @@ SIM_API int cuModuleLoadData(void **out, const void *image)
     return module_load(out);
 }
 
-SIM_API int cuModuleLoadDataEx(void **out, const void *image, unsigned n, int *options, void **values)
+SIM_API int cuModuleLoadDataEx(void **out, const void *image, unsigned n, int *options,
+                               void **values)
 {
     (void)image, (void)n, (void)options, (void)values;
     return module_load(out);
@@ -467,7 +469,8 @@ SIM_API int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz
                            unsigned by, unsigned bz, unsigned shared, void *stream, void **args,
                            void **extra)
 {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)args, (void)extra;
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)args,
+        (void)extra;
     return sim_call_launch(function, stream);
 }
 

@@ -37,7 +37,8 @@ SIM_API int cuMemAlloc_v2(uint64_t *out, size_t bytes)
     return rc;
 }
 
-SIM_API int cuMemAllocPitch_v2(uint64_t *out, size_t *pitch, size_t width, size_t height, unsigned n)
+SIM_API int cuMemAllocPitch_v2(uint64_t *out, size_t *pitch, size_t width, size_t height,
+                               unsigned n)
 {
     size_t bytes;
     (void)n;
@@ -360,9 +361,8 @@ static int pointer_attribute(void *out, int attribute, uint64_t p)
         [12] = size,
         [13] = known,
     };
-    static const uint8_t widths[] = {
-        [1] = 8, [2] = 4, [3] = 8, [4] = 8, [6] = 4, [7] = 8, [8] = 4, [9] = 4,
-        [11] = 8, [12] = 8, [13] = 4};
+    static const uint8_t widths[] = {[1] = 8, [2] = 4, [3] = 8,  [4] = 8,  [6] = 4, [7] = 8,
+                                     [8] = 4, [9] = 4, [11] = 8, [12] = 8, [13] = 4};
     if (attribute < 1 || attribute >= (int)sizeof widths || widths[attribute] == 0) {
         return attribute == 10 || attribute > 13 ? SIM_E_NOT_SUPPORTED : SIM_E_VALUE;
     }

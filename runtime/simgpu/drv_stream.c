@@ -232,7 +232,8 @@ static void look_up(const char *name, int version, void **fn, int *status)
     }
 }
 
-SIM_API int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags, int *status)
+SIM_API int cuGetProcAddress_v2(const char *name, void **fn, int version, uint64_t flags,
+                                int *status)
 {
     (void)flags;
     look_up(name, version, fn, status);

@@ -16,8 +16,8 @@ SIM_API size_t cublasLtGetVersion(void)
 }
 
 /* One algorithm that needs no workspace; the head of cublasLtMatmulHeuristicResult_t is cleared. */
-SIM_API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *op, void *a, void *b, void *c, void *d,
-                                           void *preference, int requested, void *results,
+SIM_API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *op, void *a, void *b, void *c,
+                                           void *d, void *preference, int requested, void *results,
                                            int *returned)
 {
     (void)handle, (void)op, (void)a, (void)b, (void)c, (void)d, (void)preference;
@@ -102,7 +102,8 @@ static int one_algorithm(int requested, int *returned, void *perf)
 }
 
 SIM_API int cudnnGetConvolutionForwardAlgorithm_v7(void *handle, void *x, void *w, void *conv,
-                                                   void *y, int requested, int *returned, void *perf)
+                                                   void *y, int requested, int *returned,
+                                                   void *perf)
 {
     (void)handle, (void)x, (void)w, (void)conv, (void)y;
     return one_algorithm(requested, returned, perf);
@@ -112,14 +113,16 @@ SIM_API int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *handle, void *w, v
                                                         void *dx, int requested, int *returned,
                                                         void *perf)
 {
-    return cudnnGetConvolutionForwardAlgorithm_v7(handle, w, dy, conv, dx, requested, returned, perf);
+    return cudnnGetConvolutionForwardAlgorithm_v7(handle, w, dy, conv, dx, requested, returned,
+                                                  perf);
 }
 
-SIM_API int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *handle, void *x, void *dy, void *conv,
-                                                          void *dw, int requested, int *returned,
-                                                          void *perf)
+SIM_API int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *handle, void *x, void *dy,
+                                                          void *conv, void *dw, int requested,
+                                                          int *returned, void *perf)
 {
-    return cudnnGetConvolutionForwardAlgorithm_v7(handle, x, dy, conv, dw, requested, returned, perf);
+    return cudnnGetConvolutionForwardAlgorithm_v7(handle, x, dy, conv, dw, requested, returned,
+                                                  perf);
 }
 
 /*
@@ -127,8 +130,15 @@ SIM_API int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *handle, void *x,
  * heuristic result, one nested descriptor, no knobs, numbers 0 (workspace and shared memory among
  * them). Attribute names and types as in cudnn_graph_v9.h.
  */
-enum { TYPE_INT64 = 3, TYPE_DESCRIPTOR = 15, TYPE_INT32 = 23 };
-enum { ATTR_KNOB_CHOICES = 302, ATTR_HEUR_RESULTS = 202 };
+enum {
+    TYPE_INT64 = 3,
+    TYPE_DESCRIPTOR = 15,
+    TYPE_INT32 = 23
+};
+enum {
+    ATTR_KNOB_CHOICES = 302,
+    ATTR_HEUR_RESULTS = 202
+};
 
 SIM_API int cudnnBackendCreateDescriptor(int type, void **out)
 {
@@ -152,7 +162,8 @@ SIM_API int cudnnBackendGetAttribute(void *descriptor, int attribute, int type, 
 {
     int64_t count = 0;
     (void)descriptor;
-    if (attribute == ATTR_HEUR_RESULTS || (type == TYPE_DESCRIPTOR && attribute != ATTR_KNOB_CHOICES)) {
+    if (attribute == ATTR_HEUR_RESULTS ||
+        (type == TYPE_DESCRIPTOR && attribute != ATTR_KNOB_CHOICES)) {
         count = 1;
     } else if ((type == TYPE_INT64 || type == TYPE_INT32) && out != NULL && room > 0) {
         memset(out, 0, type == TYPE_INT64 ? 8 : 4);

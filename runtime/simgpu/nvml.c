@@ -8,7 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NVML_OK = 0, NVML_UNINITIALIZED = 1, NVML_ARGUMENT = 2, NVML_UNSUPPORTED = 3, NVML_SMALL = 7 };
+enum {
+    NVML_OK = 0,
+    NVML_UNINITIALIZED = 1,
+    NVML_ARGUMENT = 2,
+    NVML_UNSUPPORTED = 3,
+    NVML_SMALL = 7
+};
 
 static char handles[SIM_MAX_DEVICES];
 
@@ -47,9 +53,9 @@ SIM_API int nvmlShutdown(void)
 
 SIM_API const char *nvmlErrorString(int code)
 {
-    static const char *const texts[] = {"Success",         "Uninitialized",   "Invalid Argument",
-                                        "Not Supported",   "No Permission",   "Already Initialized",
-                                        "Not Found",       "Insufficient Size"};
+    static const char *const texts[] = {"Success",       "Uninitialized",    "Invalid Argument",
+                                        "Not Supported", "No Permission",    "Already Initialized",
+                                        "Not Found",     "Insufficient Size"};
     return code >= 0 && code < 8 ? texts[code] : "Unknown Error";
 }
 
@@ -236,7 +242,8 @@ SIM_API int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *n, stru
     return count > room ? NVML_SMALL : NVML_OK;
 }
 
-SIM_API int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *n, struct process_v3 *out)
+SIM_API int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *n,
+                                                    struct process_v3 *out)
 {
     struct sim_process all[PROCESSES_MAX];
     DEVICE(handle)
@@ -248,7 +255,8 @@ SIM_API int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *n, s
     return count > room ? NVML_SMALL : NVML_OK;
 }
 
-SIM_API int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *n, struct process_v3 *out)
+SIM_API int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *n,
+                                                    struct process_v3 *out)
 {
     return nvmlDeviceGetComputeRunningProcesses_v3(handle, n, out);
 }
@@ -273,7 +281,7 @@ SIM_API int nvmlDeviceGetPciInfo_v3(void *handle, struct pci *out)
 {
     DEVICE(handle)
     memset(out, 0, sizeof *out);
-    out->bus = (unsigned)device + 1;
+    out->bus = ((unsigned)device + 1) & 0xff;
     (void)snprintf(out->legacy, sizeof out->legacy, "0000:%02X:00.0", out->bus);
     (void)snprintf(out->text, sizeof out->text, "00000000:%02X:00.0", out->bus);
     return NVML_OK;
@@ -316,6 +324,26 @@ SIM_API int nvmlDeviceGetP2PStatus(void *a, void *b, int index, int *out)
     (void)index;
     *out = 0; /* fine */
     return device_of(a) < 0 || device_of(b) < 0 ? NVML_ARGUMENT : NVML_OK;
+}
+
+struct fabric { /* nvmlGpuFabricInfoV_t */
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+    unsigned health;
+};
+
+/* No NVLink fabric: state 0, "not supported". */
+SIM_API int nvmlDeviceGetGpuFabricInfoV(void *handle, struct fabric *out)
+{
+    DEVICE(handle)
+    (void)device;
+    unsigned version = out->version;
+    memset(out, 0, sizeof *out);
+    out->version = version;
+    return NVML_OK;
 }
 
 SIM_API int nvmlDeviceGetCpuAffinity(void *handle, unsigned n, unsigned long *mask)

@@ -319,7 +319,8 @@ SIM_API int cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t
     return SIM_OK;
 }
 
-SIM_API int cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset, int kind)
+SIM_API int cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset,
+                                 int kind)
 {
     (void)symbol, (void)offset, (void)kind;
     memset(to, 0, bytes);

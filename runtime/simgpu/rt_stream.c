@@ -290,8 +290,8 @@ SIM_API int cudaGraphNodeGetType(void *node, int *type)
 }
 
 /* A node of any type has no effect, so its parameters are not looked at. */
-SIM_API int cudaGraphAddNode(void **out, void *graph, void *const *deps, const void *edges, size_t n,
-                             void *params)
+SIM_API int cudaGraphAddNode(void **out, void *graph, void *const *deps, const void *edges,
+                             size_t n, void *params)
 {
     (void)edges, (void)params;
     struct sim_node *node = NULL;

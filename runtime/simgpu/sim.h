@@ -65,12 +65,20 @@ struct sim_card {
 
 /* ---- set-up (sim_init.c) */
 
-enum sim_policy { SIM_ASCENDING, SIM_DESCENDING, SIM_FIRST_FIT };
-enum sim_clock { SIM_CLOCK_CALLS, SIM_CLOCK_MANUAL, SIM_CLOCK_WALL };
+enum sim_policy {
+    SIM_ASCENDING,
+    SIM_DESCENDING,
+    SIM_FIRST_FIT
+};
+enum sim_clock {
+    SIM_CLOCK_CALLS,
+    SIM_CLOCK_MANUAL,
+    SIM_CLOCK_WALL
+};
 
 struct sim_config {
-    _Atomic int policy; /* enum sim_policy */
-    _Atomic int clock;  /* enum sim_clock */
+    _Atomic int policy;         /* enum sim_policy */
+    _Atomic int clock;          /* enum sim_clock */
     _Atomic uint64_t event_lag; /* ticks */
     uint64_t graph_node;        /* bytes charged for each node of an instantiated graph */
     uint64_t max_mappings;      /* accessible mappings of a process */
@@ -185,7 +193,12 @@ void sim_ranges_cut(struct sim_ranges *set, uint64_t start, uint64_t len);
 bool sim_ranges_has(const struct sim_ranges *set, uint64_t start, uint64_t len);
 uint64_t sim_ranges_total(const struct sim_ranges *set);
 
-enum sim_kind { SIM_KIND_LARGE, SIM_KIND_SLAB, SIM_KIND_RESERVE, SIM_KIND_CHUNK };
+enum sim_kind {
+    SIM_KIND_LARGE,
+    SIM_KIND_SLAB,
+    SIM_KIND_RESERVE,
+    SIM_KIND_CHUNK
+};
 
 /* One range of a device's address space, in pages. */
 struct sim_range {
@@ -215,7 +228,10 @@ struct sim_pool {
     uint32_t free; /* first free one, or 0 */
     char *base;    /* index 1 is the first */
 };
-#define SIM_POOL(type) {.item = (uint32_t)((sizeof(type) + 15) & ~(size_t)15)}
+#define SIM_POOL(type)                                                                             \
+    {                                                                                              \
+        .item = (uint32_t)((sizeof(type) + 15) & ~(size_t)15)                                      \
+    }
 void *sim_pool_take(struct sim_pool *pool, uint32_t *index); /* zeroed; NULL when memory is out */
 void sim_pool_give(struct sim_pool *pool, uint32_t index);
 static inline void *sim_pool_at(const struct sim_pool *pool, uint32_t index)
@@ -258,7 +274,12 @@ int sim_mempool_device(const struct sim_mempool *pool);
 void sim_mempool_synced(int device);
 int sim_chunk_free(struct sim_range *chunk, void *p);
 
-enum sim_host_kind { SIM_HOST_NONE, SIM_HOST_PINNED, SIM_HOST_REGISTERED, SIM_HOST_MANAGED };
+enum sim_host_kind {
+    SIM_HOST_NONE,
+    SIM_HOST_PINNED,
+    SIM_HOST_REGISTERED,
+    SIM_HOST_MANAGED
+};
 int sim_host_alloc(uint64_t bytes, enum sim_host_kind kind, void **out);
 int sim_host_free(void *p, enum sim_host_kind kind);
 int sim_host_register(void *p, uint64_t bytes);
@@ -323,7 +344,13 @@ int sim_event_query(struct sim_event *event);
 int sim_event_sync(struct sim_event *event);
 int sim_event_elapsed(struct sim_event *from, struct sim_event *to, float *ms);
 
-enum sim_node_kind { SIM_NODE_KERNEL, SIM_NODE_MEMCPY, SIM_NODE_MEMSET, SIM_NODE_HOST, SIM_NODE_EMPTY };
+enum sim_node_kind {
+    SIM_NODE_KERNEL,
+    SIM_NODE_MEMCPY,
+    SIM_NODE_MEMSET,
+    SIM_NODE_HOST,
+    SIM_NODE_EMPTY
+};
 
 /** sim_work() - something was put on a stream: a node while capturing, else nothing to do.
  * Returns false when the stream is capturing, so that the caller does not do it now. */
@@ -355,7 +382,7 @@ int sim_graph_exec_destroy(void *exec);
 
 /* ---- threads, devices, kernels (sim_device.c) */
 
-int sim_current(void);          /* current device of the thread */
+int sim_current(void); /* current device of the thread */
 int sim_set_current(int device);
 int sim_attribute(int device, int attribute);
 const char *sim_kernel_name(const void *function);

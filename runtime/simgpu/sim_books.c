@@ -121,7 +121,8 @@ static int fill(struct books *b, const struct sim_card *cards, int n)
 int sim_books_open(const char *path, const struct sim_card *cards, int n)
 {
     if (path == NULL) {
-        void *p = mmap(NULL, sizeof *books, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        void *p =
+            mmap(NULL, sizeof *books, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) {
             return SIM_E_INIT;
         }

@@ -15,10 +15,12 @@ static const struct {
     uint64_t total, nvml_mib, context_mib;
     int cc, sms, sm_threads, smem_sm_kib, smem_optin_kib, l2_kib, bus_bits;
 } presets[] = {
-#define SIM_CARD(key, name, total_mib, nvml_mib, context_mib, cc, sms, threads, smem_sm, smem_optin, \
-                 l2_kib, bus)                                                                      \
-    {key, name, (uint64_t)(total_mib) << 20, nvml_mib, context_mib, cc, sms,                       \
-     threads, smem_sm, smem_optin, l2_kib, bus},
+#define SIM_CARD(key, name, total_mib, nvml_mib, context_mib, cc, sms, threads, smem_sm,           \
+                 smem_optin, l2_kib, bus)                                                          \
+    {key,        name,        (uint64_t)(total_mib) << 20,                                         \
+     nvml_mib,   context_mib, cc,                                                                  \
+     sms,        threads,     smem_sm,                                                             \
+     smem_optin, l2_kib,      bus},
 #include "cards.def"
 #undef SIM_CARD
 };
@@ -118,7 +120,9 @@ static bool one_card(const char *text, struct sim_card *card)
     (void)preset("h100-80gb", card);
     card->total = bytes & ~(SIM_PAGE - 1);
     card->nvml_total = card->total;
-    strncpy(card->key, text, sizeof card->key - 1);
+    size_t len = strlen(text) < sizeof card->key ? strlen(text) : sizeof card->key - 1;
+    memset(card->key, 0, sizeof card->key);
+    memcpy(card->key, text, len);
     strncpy(card->name, "Simulated GPU", sizeof card->name);
     return true;
 }

@@ -181,8 +181,8 @@ int sim_graph_instantiate(struct sim_graph *g, void **out)
     int device = sim_current();
     uint64_t bytes = g->n * sim_config.graph_node;
     struct exec *e = sim_pool_take(&execs, &self);
-    int rc = e == NULL ? SIM_E_NOMEM
-                       : recharge(device, exec_bytes[device], exec_bytes[device] + bytes);
+    int rc =
+        e == NULL ? SIM_E_NOMEM : recharge(device, exec_bytes[device], exec_bytes[device] + bytes);
     if (rc != SIM_OK) {
         if (e != NULL) {
             sim_pool_give(&execs, self);

@@ -72,7 +72,7 @@ static int from_environment(void)
         {"PLIMSOLL_SIM_FAIL", "fail", false},
         {"PLIMSOLL_SIM_LOG", "log", false},
         {"PLIMSOLL_SIM_MAX_MAPPINGS", "max_mappings", false},
-        };
+    };
     int rc = SIM_OK;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         const char *value = getenv(settings[i].variable);

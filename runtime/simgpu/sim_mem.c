@@ -207,7 +207,8 @@ static int free_small(struct sim_range *range, void *p)
 static int malloc_large(int device, uint64_t bytes, void **out)
 {
     uint64_t pages = bytes / SIM_PAGE + (bytes % SIM_PAGE != 0);
-    if (pages > UINT64_MAX >> (SIM_PAGE_SHIFT + 1) || sim_charge(device, pages * SIM_PAGE) != SIM_OK) {
+    if (pages > UINT64_MAX >> (SIM_PAGE_SHIFT + 1) ||
+        sim_charge(device, pages * SIM_PAGE) != SIM_OK) {
         return SIM_E_NOMEM;
     }
     struct sim_range *range = sim_space_take(device, pages, 1, SIM_KIND_LARGE);

@@ -124,7 +124,8 @@ static int grow(struct sim_mempool *pool, uint64_t bytes)
     pool->chunks = self;
     range->owner = chunk;
     pool->reserved += pages * SIM_PAGE;
-    pool->reserved_peak = pool->reserved > pool->reserved_peak ? pool->reserved : pool->reserved_peak;
+    pool->reserved_peak =
+        pool->reserved > pool->reserved_peak ? pool->reserved : pool->reserved_peak;
     return sim_ranges_add(&pool->free, range->page * (SIM_PAGE / UNIT), pages * (SIM_PAGE / UNIT));
 }
 

@@ -17,15 +17,15 @@
 #include "sim.h"
 #include <sys/mman.h>
 
-#define SPACE_HINT  ((char *)0x200000000000) /* far below where the kernel puts mappings */
-#define SPACE_MAX   ((uint64_t)1 << 46)      /* 64 TiB in all */
-#define SPACE_MIN   ((uint64_t)1 << 40)
-#define DEVICE_MAX  ((uint64_t)1 << 44)      /* 16 TiB for one device */
+#define SPACE_HINT ((char *)0x200000000000) /* far below where the kernel puts mappings */
+#define SPACE_MAX  ((uint64_t)1 << 46)      /* 64 TiB in all */
+#define SPACE_MIN  ((uint64_t)1 << 40)
+#define DEVICE_MAX ((uint64_t)1 << 44) /* 16 TiB for one device */
 
 struct space {
     struct sim_bits first; /* first pages of ranges */
     struct sim_ranges freed;
-    uint32_t *at; /* page -> range index, valid for first pages */
+    uint32_t *at;       /* page -> range index, valid for first pages */
     uint64_t low, high; /* pages between low and high were never handed out */
 };
 
@@ -71,7 +71,8 @@ int sim_space_init(int devices)
 int sim_device_of(const void *p)
 {
     uint64_t off = (uint64_t)((const char *)p - base);
-    return base != NULL && off < device_bytes * (uint64_t)n_devices ? (int)(off / device_bytes) : -1;
+    return base != NULL && off < device_bytes * (uint64_t)n_devices ? (int)(off / device_bytes)
+                                                                    : -1;
 }
 
 bool sim_is_device(const void *p)

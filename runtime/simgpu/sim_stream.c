@@ -64,8 +64,8 @@ struct sim_stream *sim_stream(void *handle)
 static struct sim_event *event_of(struct sim_event *e)
 {
     uintptr_t off = (uintptr_t)e - (uintptr_t)events.base;
-    bool ours = events.base != NULL && off < (uintptr_t)events.n * events.item &&
-                off % events.item == 0;
+    bool ours =
+        events.base != NULL && off < (uintptr_t)events.n * events.item && off % events.item == 0;
     return ours && e->magic == EVENT_MAGIC ? e : NULL;
 }
 

@@ -31,9 +31,9 @@ struct rule {
     uint16_t call;
 };
 
-static _Atomic uint64_t ticks;      /* clocks "calls" and "manual" */
-static _Atomic uint64_t skew;       /* clock "wall": ticks skipped by synchronisation */
-static _Atomic uint64_t stall_ns;   /* what the cost model added */
+static _Atomic uint64_t ticks;    /* clocks "calls" and "manual" */
+static _Atomic uint64_t skew;     /* clock "wall": ticks skipped by synchronisation */
+static _Atomic uint64_t stall_ns; /* what the cost model added */
 static _Atomic uint64_t n_calls[SIM_CALL_COUNT];
 static _Atomic int sticky;
 

@@ -7,7 +7,7 @@
 #include "sim.h"
 #include <string.h>
 
-#define DECLARE_cuda(symbol) extern void symbol(void);
+#define DECLARE_cuda(symbol)    extern void symbol(void);
 #define ENTRY_cuda_REAL(symbol) {#symbol, symbol},
 #define ENTRY_cuda_OK(symbol)   {#symbol, symbol},
 #define ENTRY_cuda_FAIL(symbol)
