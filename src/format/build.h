@@ -117,6 +117,7 @@ struct plim_event_finding {
 struct plim_build {
     struct plim_snapshot snap; /* owned until finish */
     struct plim_read_limits limits;
+    uint64_t expected; /* bytes of the input when known, else 0 */
     PLIM_VEC(uint32_t) cells;
     PLIM_VEC(struct plim_box) boxes;
     PLIM_VEC(uint32_t) free_boxes;
@@ -155,9 +156,11 @@ enum {
     PLIM_EVENT_BAD = 4
 };
 
-/** plim__build_init() - an empty builder that knows the fixed words. Errors: PLIM_E_NOMEM. */
-PLIM_MUST_USE enum plim_status
-plim__build_init(struct plim_build *b, const struct plim_read_limits *limits, struct plim_err *err);
+/** plim__build_init() - an empty builder that knows the fixed words. Errors: PLIM_E_NOMEM.
+ * @expected: bytes of the input when known, else 0; room is set aside for so many. */
+PLIM_MUST_USE enum plim_status plim__build_init(struct plim_build *b,
+                                                const struct plim_read_limits *limits,
+                                                uint64_t expected, struct plim_err *err);
 void plim__build_fini(struct plim_build *b);
 
 /** plim__build_memory() - bytes held now. Cost: O(1). */

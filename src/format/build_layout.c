@@ -314,6 +314,7 @@ static enum plim_status assign_spans(struct plim_build *b, struct span *spans, s
     trace->events.items = b->events.items;
     trace->events.cap = b->events.cap;
     trace->events.n = last->run.n;
+    plim_vec_shrink(&trace->events);
     b->events.items = NULL;
     b->events.n = b->events.cap = 0;
     if (all) {

@@ -20,6 +20,9 @@
 #define MARGIN      16u /* bytes that an opcode with its fixed operand may need */
 #define FIRST_STACK 4096u
 
+/* "action" as it lies in the memo. */
+#define ACTION_KEY ((uint32_t)PLIM_V_STR << PLIM_PACKED_BITS | PLIM_K_ACTION)
+
 /* -- errors -------------------------------------------------------------------------------------- */
 
 const char *plim__pickle_op_name(unsigned op)
@@ -100,6 +103,9 @@ enum plim_status plim__pickle_put(struct plim_pickle *vm, uint64_t key, struct p
         return key == PLIM_MAP_NO_KEY
                    ? plim__pickle_fail(vm, err, PLIM_E_BUDGET, "the memo key is too large")
                    : plim_map_put(&vm->far, key, packed, err);
+    }
+    if (vm->shapes && key < vm->memo.n && vm->memo.items[key] != PLIM_PACKED_NONE) {
+        plim__shapes_forget(vm->shapes); /* what was learned rests on the old entry */
     }
     while (vm->memo.n <= key) {
         PLIM_TRY(plim_vec_push(&vm->memo, err, PLIM_PACKED_NONE));
@@ -246,6 +252,38 @@ ALWAYS_INLINE enum plim_status op_new(struct plim_pickle *vm, struct regs *r,
     return PLIM_OK;
 }
 
+/* A dict that begins like a trace entry: in one go when its shape is known. */
+ALWAYS_INLINE enum plim_status op_dict(struct plim_pickle *vm, struct regs *r, struct plim_err *err)
+{
+    const uint8_t *p = r->p;
+    if (p[0] == PLIM_OP_MEMOIZE && p[1] == PLIM_OP_MARK && p[2] == PLIM_OP_BINGET && vm->shapes &&
+        p[3] < vm->memo.n && vm->memo.items[p[3]] == ACTION_KEY &&
+        r->safe > p + PLIM_SHAPE_MARGIN) {
+        size_t used = plim__shape_entry(vm, p, (size_t)(r->safe - p), r->sp);
+        if (LIKELY(used > 0)) {
+            r->p += used;
+            r->sp++;
+            return PLIM_OK;
+        }
+        vm->entry = vm->w->base + (uint64_t)(p - vm->w->buf);
+        vm->entry_height = (size_t)(r->sp - vm->stack);
+    }
+    return op_new(vm, r, PLIM_CELL_DICT, err);
+}
+
+/* The entry that was noted by op_dict() is complete: learn its shape, if its bytes are still there. */
+static void learn(struct plim_pickle *vm)
+{
+    const struct plim_window *w = vm->w;
+    uint64_t cell = vm->stack[vm->entry_height].u;
+    uint32_t last = plim__cell(PLIM_CELL_EVENT, vm->b->events.n - 1);
+    if (vm->entry >= w->base && vm->b->events.n > 0 && vm->b->cells.items[cell] == last) {
+        const uint8_t *p = w->buf + (vm->entry - w->base);
+        plim__shape_learn(vm, p, (size_t)(w->buf + w->at - p));
+    }
+    vm->entry = 0;
+}
+
 /* SETITEMS and APPENDS: everything above the mark goes into the container below it. */
 ALWAYS_INLINE enum plim_status op_into(struct plim_pickle *vm, struct regs *r, bool dict,
                                        struct plim_err *err)
@@ -259,8 +297,14 @@ ALWAYS_INLINE enum plim_status op_into(struct plim_pickle *vm, struct regs *r, b
     }
     struct plim_value *items = vm->stack + height;
     r->sp = items;
-    return dict ? plim__build_set(vm->b, items[-1], items, n / 2, err)
-                : plim__build_append(vm->b, items[-1], items, n, err);
+    if (!dict) {
+        return plim__build_append(vm->b, items[-1], items, n, err);
+    }
+    PLIM_TRY(plim__build_set(vm->b, items[-1], items, n / 2, err));
+    if (vm->entry && vm->entry_height == height - 1) {
+        learn(vm);
+    }
+    return PLIM_OK;
 }
 
 ALWAYS_INLINE enum plim_status op_tuple2(struct plim_pickle *vm, struct regs *r,
@@ -339,7 +383,7 @@ ALWAYS_INLINE enum plim_status step(struct plim_pickle *vm, struct regs *r, stru
     case PLIM_OP_MARK:
         return op_mark(vm, r, err);
     case PLIM_OP_EMPTY_DICT:
-        return op_new(vm, r, PLIM_CELL_DICT, err);
+        return op_dict(vm, r, err);
     case PLIM_OP_EMPTY_LIST:
         return op_new(vm, r, PLIM_CELL_LIST, err);
     case PLIM_OP_SETITEMS:
@@ -408,11 +452,13 @@ static enum plim_status machine_init(struct plim_pickle *vm, struct plim_err *er
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %llu marks",
                           (unsigned long long)vm->b->limits.nesting);
     }
+    vm->shapes = plim__shapes_new();
     return grow_stack(vm, err);
 }
 
 static void machine_fini(struct plim_pickle *vm)
 {
+    plim__shapes_free(vm->shapes);
     free(vm->stack);
     free(vm->marks);
     plim_vec_fini(&vm->memo);

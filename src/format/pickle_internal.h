@@ -6,6 +6,7 @@
 
 #include "format/pickle.h"
 #include "format/pickle_ops.h"
+#include "format/pickle_shape.h"
 
 struct plim_pickle {
     struct plim_window *w;
@@ -20,8 +21,11 @@ struct plim_pickle {
     PLIM_VEC(struct plim_value) wide; /* memo values that do not fit 28 bits */
     struct plim_map far;              /* memo keys far beyond the others */
     uint64_t memo_n;                  /* entries, the next key of MEMOIZE */
-    uint64_t op_pos;                  /* offset of the current opcode */
-    unsigned op;                      /* the current opcode */
+    struct plim_shapes *shapes;       /* owned; NULL: every entry goes the general way */
+    uint64_t entry;      /* offset behind the EMPTY_DICT of an entry to learn from, or 0 */
+    size_t entry_height; /* stack height of that dict */
+    uint64_t op_pos;     /* offset of the current opcode */
+    unsigned op;         /* the current opcode */
     unsigned protocol;
     bool stopped;
 };

@@ -27,7 +27,7 @@ enum plim_status plim_snapshot_read(struct plim_source *source,
     unsigned protocol;
     struct plim_read_limits bounds = effective(limits);
     PLIM_TRY(plim__window_init(&w, source, err));
-    enum plim_status st = plim__build_init(&b, &bounds, err);
+    enum plim_status st = plim__build_init(&b, &bounds, source->size, err);
     if (st == PLIM_OK) {
         st = plim__pickle_run(&w, &b, &root, &protocol, err);
         if (st == PLIM_OK) {
