@@ -13,6 +13,8 @@
 
 #include "alloc/devmodel.h"
 
+#define ADOPTED (UINT64_C(1) << 63) /* in plim_devmodel.ranges: not from our own addresses */
+
 static const struct plim_driver_cost default_costs[PLIM_DRIVER_CALL_COUNT] = {
     [PLIM_DRIVER_MALLOC] = {40000, 1200},    [PLIM_DRIVER_FREE] = {20000, 400},
     [PLIM_DRIVER_MEM_GET_INFO] = {10000, 0}, [PLIM_DRIVER_ADDRESS_RESERVE] = {2000, 0},
@@ -249,7 +251,68 @@ static enum plim_status range_give(struct plim_devmodel *d, uint64_t addr, uint6
         return plim__fail(err, PLIM_E_NOTFOUND, "no range starts at %llx",
                           (unsigned long long)addr);
     }
+    if (*size & ADOPTED) {
+        *size &= ~ADOPTED;
+        return PLIM_OK;
+    }
     return addr_give(d, addr, whole(d, *size), err);
+}
+
+/* Take [lo, hi) out of the holes, as far as it is in them. */
+static enum plim_status holes_cut(struct plim_devmodel *d, uint64_t lo, uint64_t hi,
+                                  struct plim_err *err)
+{
+    for (size_t i = 0; i < d->holes.n; i++) {
+        struct plim_range hole = d->holes.items[i];
+        if (hole.hi <= lo || hole.lo >= hi) {
+            continue;
+        }
+        if (hole.lo < lo && hole.hi > hi) {
+            PLIM_TRY(plim_vec_reserve(&d->holes, 1, err));
+            memmove(&d->holes.items[i + 1], &d->holes.items[i],
+                    (d->holes.n - i) * sizeof d->holes.items[0]);
+            d->holes.n++;
+            d->holes.items[i].hi = lo;
+            d->holes.items[i + 1].lo = hi;
+            return PLIM_OK;
+        }
+        if (hole.lo < lo) {
+            d->holes.items[i].hi = lo;
+        } else if (hole.hi > hi) {
+            d->holes.items[i].lo = hi;
+        } else {
+            d->holes.n--;
+            memmove(&d->holes.items[i], &d->holes.items[i + 1],
+                    (d->holes.n - i) * sizeof d->holes.items[0]);
+            i--;
+        }
+    }
+    return PLIM_OK;
+}
+
+enum plim_status plim_devmodel_adopt(struct plim_devmodel *d, uint64_t addr, uint64_t size,
+                                     bool reservation, uint64_t backed, struct plim_err *err)
+{
+    uint64_t bytes = whole(d, reservation ? backed : size);
+    uint64_t end = plim_add_sat(addr, whole(d, size));
+    if (size == 0 || size >= ADOPTED || addr == 0 || plim_map_get(&d->ranges, addr)) {
+        return plim__fail(err, PLIM_E_DATA, "no room for a range at %llx",
+                          (unsigned long long)addr);
+    }
+    if (!bytes_take(d, bytes)) {
+        return plim__fail(err, PLIM_E_RANGE, "the device has %llu bytes free, not %llu",
+                          (unsigned long long)plim_devmodel_free_bytes(d),
+                          (unsigned long long)bytes);
+    }
+    /* Bump policies go on beyond what exists. */
+    if (d->config.policy == PLIM_ADDRESS_ASCENDING && end > d->next && end < d->config.limit) {
+        d->next = plim_round_up(end, d->config.granularity);
+    }
+    if (d->config.policy == PLIM_ADDRESS_DESCENDING && addr < d->next && addr > d->config.base) {
+        d->next = addr / d->config.granularity * d->config.granularity;
+    }
+    PLIM_TRY(plim_map_put(&d->ranges, addr, size | ADOPTED, err));
+    return holes_cut(d, addr, end, err);
 }
 
 /* ---- cudaMalloc below the granularity: slabs shared by several pieces --------------------------- */
@@ -326,7 +389,7 @@ enum plim_status plim_devmodel_free(struct plim_devmodel *d, uint64_t addr, stru
 {
     uint64_t size = 0;
     uint64_t *known = plim_map_get(&d->ranges, addr);
-    if (known && is_shared(d, *known)) {
+    if (known && is_shared(d, *known)) { /* adopted ones never are: their flag makes them huge */
         plim_map_take(&d->ranges, addr, &size);
         PLIM_TRY(slab_free(d, addr, err));
     } else {
@@ -390,6 +453,14 @@ uint64_t plim_devmodel_event_record(struct plim_devmodel *d, int64_t stream)
 {
     note(d, PLIM_DRIVER_EVENT_RECORD, true, 0, 0, stream);
     return ++d->tickets;
+}
+
+void plim_devmodel_event_sync(struct plim_devmodel *d, int64_t stream, uint64_t ticket)
+{
+    note(d, ticket ? PLIM_DRIVER_EVENT_SYNC : PLIM_DRIVER_STREAM_SYNC, true, 0, 0, stream);
+    if (d->config.event_sync) {
+        d->config.event_sync(d->config.ctx, stream, ticket);
+    }
 }
 
 bool plim_devmodel_event_query(struct plim_devmodel *d, int64_t stream, uint64_t ticket)

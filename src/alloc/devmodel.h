@@ -87,6 +87,8 @@ typedef bool plim_address_script_fn(void *ctx, enum plim_driver_call call, uint6
                                     uint64_t *addr);
 /* Says whether the event recorded as number `ticket` on `stream` has completed. */
 typedef bool plim_event_ready_fn(void *ctx, int64_t stream, uint64_t ticket);
+/* The program now waits for that event, or with ticket 0 for all work on the stream. */
+typedef void plim_event_sync_fn(void *ctx, int64_t stream, uint64_t ticket);
 
 struct plim_devmodel_config {
     uint64_t total;       /* bytes */
@@ -98,8 +100,9 @@ struct plim_devmodel_config {
     bool unlimited; /* capacity is not enforced (scripted replay of a recording) */
     plim_address_script_fn *script;
     plim_event_ready_fn *event_ready;    /* NULL: every event is complete when asked */
+    plim_event_sync_fn *event_sync;      /* NULL: waiting has no other effect */
     plim_driver_log_fn *log;             /* NULL: no log */
-    void *ctx;                           /* for script, event_ready and log */
+    void *ctx;                           /* for script, event_ready, event_sync and log */
     const struct plim_driver_cost *cost; /* [PLIM_DRIVER_CALL_COUNT], borrowed; NULL = defaults */
 };
 
@@ -182,12 +185,25 @@ bool plim_devmodel_map(struct plim_devmodel *device, uint64_t addr, uint64_t pag
 void plim_devmodel_unmap(struct plim_devmodel *device, uint64_t addr, uint64_t page,
                          uint64_t pages);
 
+/**
+ * plim_devmodel_adopt() - a range that exists already (a snapshot's segment): cudaMalloc memory of `size`
+ * bytes, or with `reservation` addresses only, of which `backed` bytes have pages. No call is logged or
+ * charged. Its addresses are not handed out again after it is freed.
+ * Errors: PLIM_E_RANGE the device has not that much free; PLIM_E_DATA a range starts there already.
+ */
+PLIM_MUST_USE enum plim_status plim_devmodel_adopt(struct plim_devmodel *device, uint64_t addr,
+                                                   uint64_t size, bool reservation, uint64_t backed,
+                                                   struct plim_err *err);
+
 /** plim_devmodel_call() - count, log and charge a call without memory effect (syncs, queries). */
 void plim_devmodel_call(struct plim_devmodel *device, enum plim_driver_call call, int64_t stream,
                         bool ok);
 
 /** plim_devmodel_event_record() - cudaEventRecord; gives the event's ticket (1, 2, 3 ...). */
 uint64_t plim_devmodel_event_record(struct plim_devmodel *device, int64_t stream);
+
+/** plim_devmodel_event_sync() - cudaEventSynchronize; ticket 0: cudaStreamSynchronize. */
+void plim_devmodel_event_sync(struct plim_devmodel *device, int64_t stream, uint64_t ticket);
 
 /** plim_devmodel_event_query() - cudaEventQuery. */
 bool plim_devmodel_event_query(struct plim_devmodel *device, int64_t stream, uint64_t ticket);

@@ -213,7 +213,7 @@ void plim__expandable_unmap(struct plim_torch *t, uint32_t block)
     }
     uint32_t es_index = t->blocks[block].es;
     struct plim__es es = t->es.items[es_index];
-    plim_devmodel_call(t->device, PLIM_DRIVER_STREAM_SYNC, t->streams[es.stream].handle, true);
+    plim_devmodel_event_sync(t->device, t->streams[es.stream].handle, 0);
     plim_devmodel_unmap(t->device, lo, es.page, (hi - lo) / es.page);
     plim__uncache(t, block);
     struct plim__block b = t->blocks[block];

@@ -287,7 +287,7 @@ static void sync_queue(struct plim_torch *t, struct plim__stream *stream, uint32
             q->items.items[kept++] = e;
             continue;
         }
-        plim_devmodel_call(t->device, PLIM_DRIVER_EVENT_SYNC, stream->handle, true);
+        plim_devmodel_event_sync(t->device, stream->handle, e.ticket);
         event_done(t, e.block);
     }
     q->head = 0;
@@ -304,7 +304,7 @@ static void sync_deferred(struct plim_torch *t, uint32_t pool)
         if (b && pool != UINT32_MAX && t->blocks[b].half >> 1 != pool) {
             t->deferred.items[kept++] = handle;
         } else if (b) {
-            plim_devmodel_call(t->device, PLIM_DRIVER_EVENT_SYNC, 0, true);
+            plim_devmodel_event_sync(t->device, t->streams[t->blocks[b].stream].handle, UINT64_MAX);
             t->blocks[b].deferred = false;
             t->deferred_live--;
             plim__complete(t, b);

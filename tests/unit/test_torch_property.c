@@ -192,6 +192,103 @@ static void gauges_agree_with_the_exported_heap(void **state)
     actor_end(&a);
 }
 
+/* The fields that a snapshot has; the rest differs by construction. */
+static void expect_same_heap(const struct plim_heap *x, const struct plim_heap *y)
+{
+    assert_int_equal(x->segments.n, y->segments.n);
+    assert_int_equal(x->blocks.n, y->blocks.n);
+    for (size_t i = 0; i < x->segments.n; i++) {
+        assert_int_equal(x->segments.items[i].addr, y->segments.items[i].addr);
+        assert_int_equal(x->segments.items[i].size, y->segments.items[i].size);
+        assert_int_equal(x->segments.items[i].pool, y->segments.items[i].pool);
+        assert_int_equal(x->segments.items[i].stream, y->segments.items[i].stream);
+        assert_int_equal(x->segments.items[i].expandable, y->segments.items[i].expandable);
+    }
+    for (size_t i = 0; i < x->blocks.n; i++) {
+        assert_int_equal(x->blocks.items[i].addr, y->blocks.items[i].addr);
+        assert_int_equal(x->blocks.items[i].size, y->blocks.items[i].size);
+        assert_int_equal(x->blocks.items[i].state, y->blocks.items[i].state);
+    }
+}
+
+/* Take over a's heap in a fresh actor, compare, use it for a while and take it down again. */
+static void restore_and_go_on(struct actor *a, const char *conf)
+{
+    static const uint16_t same[] = {0, 1, 2, 3};
+    static struct actor b;
+    struct plim_heap before = {0};
+    struct plim_heap after = {0};
+    uint64_t handles[4 * SLOTS];
+    size_t used = 0;
+    assert_ok(plim_torch_export(a->w.t, &before, NULL));
+    actor_make(&b, conf, 14, PLIM_ADDRESS_FIRST_FIT, 11);
+    assert_true(before.blocks.n <= PLIM_COUNT_OF(handles));
+    assert_ok(plim_torch_restore(b.w.t, &before, same, same, handles, NULL));
+    world_check(&b.w);
+    assert_ok(plim_torch_export(b.w.t, &after, NULL));
+    expect_same_heap(&before, &after);
+    for (size_t i = 0; i < before.blocks.n; i++) {
+        const struct plim_block *block = &before.blocks.items[i];
+        assert_int_equal(handles[i] == PLIM_TORCH_NONE, block->state == PLIM_BLOCK_INACTIVE);
+        if (block->state == PLIM_BLOCK_INACTIVE) {
+            continue;
+        }
+        assert_int_equal(plim_torch_addr(b.w.t, handles[i]), block->addr);
+        b.deferred[used] = block->state == PLIM_BLOCK_PENDING_FREE;
+        b.block[used++] = handles[i];
+        assert_true(used < SLOTS);
+    }
+    for (size_t i = 0; i < 500; i++) {
+        step(&b);
+    }
+    actor_end(&b);
+    plim_vec_fini(&before.segments);
+    plim_vec_fini(&before.blocks);
+    plim_vec_fini(&after.segments);
+    plim_vec_fini(&after.blocks);
+}
+
+static void a_snapshot_can_be_taken_over_and_continued(void **state)
+{
+    (void)state;
+    static struct actor a;
+    static const char *const confs[] = {"", "expandable_segments:True"};
+    for (size_t c = 0; c < 2; c++) {
+        actor_make(&a, confs[c], 14, PLIM_ADDRESS_FIRST_FIT, 3 + c);
+        for (size_t i = 0; i < 2000; i++) {
+            step(&a);
+            if (i % 250 == 249) {
+                restore_and_go_on(&a, confs[c]);
+            }
+        }
+        actor_end(&a);
+    }
+}
+
+static void an_inconsistent_heap_is_refused(void **state)
+{
+    (void)state;
+    static const uint16_t zero[] = {0};
+    struct plim_block blocks[2] = {{.addr = 1 << 21, .size = 1 << 20},
+                                   {.addr = 3 << 20, .size = 1 << 20}};
+    struct plim_segment segment = {.addr = 1 << 21, .size = 2 << 20, .n_blocks = 2};
+    struct plim_heap heap = {.segments = {&segment, 1, 1}, .blocks = {blocks, 2, 2}};
+    uint64_t handles[2];
+    for (int kind = 0; kind < 5; kind++) {
+        struct world w;
+        struct plim_segment good = segment;
+        world_make(&w, "", 14, PLIM_GIB, PLIM_ADDRESS_FIRST_FIT);
+        blocks[1].size = kind == 1 ? 1 << 19 : 1 << 20;
+        blocks[1].addr = kind == 2 ? (3 << 20) + 512 : 3 << 20;
+        segment.n_blocks = kind == 3 ? 3 : 2;
+        segment.size = kind == 4 ? UINT64_MAX - 5 : 2 << 20;
+        assert_int_equal(plim_torch_restore(w.t, &heap, zero, zero, handles, NULL),
+                         kind == 0 ? PLIM_OK : PLIM_E_DATA);
+        segment = good;
+        world_drop(&w);
+    }
+}
+
 #define SET_MAX 3000
 
 /* Where `key` is or belongs in a sorted array. */
@@ -260,6 +357,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_keeps_the_structure_sound),
         cmocka_unit_test(gauges_agree_with_the_exported_heap),
+        cmocka_unit_test(a_snapshot_can_be_taken_over_and_continued),
+        cmocka_unit_test(an_inconsistent_heap_is_refused),
         cmocka_unit_test(sets_agree_with_a_sorted_array),
     };
     return PLIM_RUN_TESTS("torch property", tests);
