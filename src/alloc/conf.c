@@ -103,7 +103,7 @@ static enum plim_status pass_large_segment(struct plim_conf *conf,
     }
     for (size_t i = 0; i < tk->n; i++) {
         if (plim__conf_token_is(tk, i, "large_segment_size_mb")) {
-            return take_large_segment(conf, tk, &i, err);
+            return plim__conf_key_find(tk->items[i].text)->take(conf, tk, &i, err);
         }
     }
     return PLIM_OK;
