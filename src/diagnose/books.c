@@ -13,19 +13,6 @@
 #define USUAL_CONTEXT (UINT64_C(500) * PLIM_MIB)
 #define LARGE_CONTEXT (UINT64_C(1200) * PLIM_MIB)
 
-#define SMALL_REQUEST  PLIM_MIB
-#define SMALL_SEGMENT  (2 * PLIM_MIB)
-#define MEDIUM_REQUEST (10 * PLIM_MIB)
-#define MEDIUM_SEGMENT (20 * PLIM_MIB)
-
-uint64_t plim__driver_bytes(uint64_t size)
-{
-    if (size <= SMALL_REQUEST) {
-        return SMALL_SEGMENT;
-    }
-    return size < MEDIUM_REQUEST ? MEDIUM_SEGMENT : plim_round_up(size, SMALL_SEGMENT);
-}
-
 static struct plim_amount measured(uint64_t bytes)
 {
     return plim_amount(bytes, PLIM_HOW_MEASURED);
@@ -112,14 +99,18 @@ static void fill_unaccounted(struct plim_ledger *l)
         plim_amount(plim_sub_sat(l->total.bytes, sum), PLIM_HOW_COMPUTED);
 }
 
-void plim__books_fill(const struct plim_facts *facts, struct plim_diagnosis *d)
+void plim__books_fill(struct plim_diagnosis *d)
 {
+    const struct plim_facts *facts = &d->facts;
     struct plim_ledger *l = &d->set.ledger;
     fill_allocator_side(d);
     l->total = facts->total;
     l->owner[PLIM_OWNER_FREE] = free_bytes(facts, d);
     split_external(facts, external_bytes(facts, l->reserved.bytes, l->owner[PLIM_OWNER_FREE]), l);
-    l->capacity = plim_known(facts->cap) ? facts->cap : facts->total;
+    l->capacity = plim_known(facts->total) ? facts->total : facts->cap;
+    if (plim_known(facts->cap) && facts->cap.bytes < l->capacity.bytes) {
+        l->capacity = facts->cap;
+    }
     if (d->failure.happened) {
         l->request = plim_amount(d->failure.driver_bytes, PLIM_HOW_COMPUTED);
         if (plim_known(facts->request)) {

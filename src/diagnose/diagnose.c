@@ -36,7 +36,8 @@ static uint64_t time_between(const struct plim_trace *trace, size_t from, size_t
     return plim_sub_sat(trace->events.items[to].time_us, trace->events.items[from].time_us);
 }
 
-static void read_failure(const struct plim_trace *trace, struct plim_failure *f)
+static void read_failure(const struct plim_conf *conf, const struct plim_trace *trace,
+                         struct plim_failure *f)
 {
     size_t at = trace->events.n;
     while (at > 0 && trace->events.items[at - 1].action != PLIM_ACTION_OOM) {
@@ -50,7 +51,7 @@ static void read_failure(const struct plim_trace *trace, struct plim_failure *f)
         .happened = true,
         .event = (uint32_t)(at - 1),
         .size = e->size,
-        .driver_bytes = plim__driver_bytes(e->size),
+        .driver_bytes = plim_round_segment(e->size, conf->large_segment),
         .stream = e->stream,
         .pool = e->pool,
         .device_free = e->addr,
@@ -61,12 +62,29 @@ static void read_failure(const struct plim_trace *trace, struct plim_failure *f)
     };
 }
 
+/* A message without a recorded failure: the end of the trace stands for the moment of failure. */
+static void take_failure_from_message(const struct plim_facts *facts,
+                                      const struct plim_trace *trace, struct plim_diagnosis *d)
+{
+    d->failure = (struct plim_failure){
+        .happened = true,
+        .event = (uint32_t)trace->events.n,
+        .size = facts->request.bytes,
+        .driver_bytes = facts->request.bytes,
+        .stack = PLIM_NO_STACK,
+        .count = 1,
+    };
+}
+
 /* Which position is judged, and what to call it. */
 static void choose_moment(const struct plim_diagnose_options *options,
                           const struct plim_trace *trace, struct plim_diagnosis *d)
 {
     d->position = trace->events.n;
     d->set.ledger.moment = "at the end";
+    if (!d->failure.happened && plim_known(options->facts.request)) {
+        take_failure_from_message(&options->facts, trace, d);
+    }
     if (options->moment == PLIM_MOMENT_PEAK) {
         d->position = d->peaks.allocated_at;
         d->set.ledger.moment = "at the peak";
@@ -150,6 +168,15 @@ static enum plim_status fill_pins(const struct plim_snapshot *snapshot, uint32_t
     return PLIM_OK;
 }
 
+/* A cap that the settings name, when nobody said another. */
+static void add_configured_cap(const struct plim_conf *conf, struct plim_facts *facts)
+{
+    if (!plim_known(facts->cap) && plim_known(facts->total) && conf->memory_fraction < 1.0) {
+        double cap = conf->memory_fraction * (double)facts->total.bytes;
+        facts->cap = plim_amount((uint64_t)(cap + 0.5), PLIM_HOW_COMPUTED);
+    }
+}
+
 static enum plim_status run(const struct plim_snapshot *snapshot,
                             const struct plim_diagnose_options *options, struct plim_diagnosis *d,
                             struct plim_err *err)
@@ -158,7 +185,10 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     uint32_t rows = options->rows ? options->rows : DEFAULT_ROWS;
     d->peaks = plim_trace_peaks(device);
     d->complete = d->peaks.reserved_at_start == 0 && device->trace.events.n > 0;
-    read_failure(&device->trace, &d->failure);
+    d->facts = options->facts;
+    plim_recorded_conf(snapshot, PLIM_TORCH_LATEST, &d->conf);
+    add_configured_cap(&d->conf, &d->facts);
+    read_failure(&d->conf, &device->trace, &d->failure);
     choose_moment(options, &device->trace, d);
     PLIM_TRY(plim_history_read(snapshot, &device->trace, d->position, &d->history, err));
     PLIM_TRY(plim_heap_at(device, d->position, &d->history.births, &d->heap, &d->gaps, err));
@@ -166,11 +196,11 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     PLIM_TRY(
         plim_leaks_find(&d->sites, &d->heap, &d->history, d->position, &d->arena, &d->leaks, err));
     PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
-    plim__books_fill(&options->facts, d);
+    plim__books_fill(d);
     PLIM_TRY(fill_blame(snapshot, rows, d, err));
     PLIM_TRY(fill_pins(snapshot, rows, d, err));
-    PLIM_TRY(plim__judge(snapshot, options, d, err));
-    PLIM_TRY(plim__gather_evidence(snapshot, options, d, err));
+    PLIM_TRY(plim__judge(snapshot, d, err));
+    PLIM_TRY(plim__gather_evidence(snapshot, d, err));
     PLIM_TRY(plim__advise(snapshot, options, d, err));
     return plim_arena_status(&d->arena, err);
 }

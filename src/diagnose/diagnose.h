@@ -16,6 +16,7 @@
  * Threads: pure; everything is owned by the diagnosis.
  */
 
+#include "alloc/recorded.h"
 #include "diagnose/fragmentation.h"
 #include "diagnose/leak.h"
 #include "diagnose/verdict.h"
@@ -96,9 +97,11 @@ struct plim_diagnosis {
     struct plim_arena arena; /* all texts below */
     struct plim_finding_set set;
     uint32_t device;
-    size_t position;       /* the moment */
-    bool complete;         /* the trace starts with an empty heap */
-    struct plim_heap heap; /* at the moment */
+    struct plim_conf conf;   /* the settings of the recording, as far as known */
+    struct plim_facts facts; /* given, and what the settings add */
+    size_t position;         /* the moment */
+    bool complete;           /* the trace starts with an empty heap */
+    struct plim_heap heap;   /* at the moment */
     struct plim_moment_gaps gaps;
     struct plim_peaks peaks;
     struct plim_failure failure;
@@ -126,20 +129,15 @@ void plim_diagnosis_fini(struct plim_diagnosis *diagnosis);
 
 /* ---- the steps, in the order in which plim_diagnose() calls them ---- */
 
-/* books.c: the ledger at the moment from heap sums and facts. */
-void plim__books_fill(const struct plim_facts *facts, struct plim_diagnosis *d);
-
-/* What the driver must give for a request of `size` rounded bytes. Source: PyTorch allocation sizes. */
-uint64_t plim__driver_bytes(uint64_t size);
+/* books.c: the ledger at the moment from heap sums and d->facts. */
+void plim__books_fill(struct plim_diagnosis *d);
 
 /* judge.c: counterfactuals, evidence, verdict, unknowns. */
 PLIM_MUST_USE enum plim_status plim__judge(const struct plim_snapshot *snapshot,
-                                           const struct plim_diagnose_options *options,
                                            struct plim_diagnosis *d, struct plim_err *err);
 
 /* evidence.c: the sentences with their numbers, and what cannot be known. */
 PLIM_MUST_USE enum plim_status plim__gather_evidence(const struct plim_snapshot *snapshot,
-                                                     const struct plim_diagnose_options *options,
                                                      struct plim_diagnosis *d,
                                                      struct plim_err *err);
 

@@ -10,7 +10,6 @@
 
 struct gatherer {
     const struct plim_snapshot *snapshot;
-    const struct plim_diagnose_options *options;
     struct plim_diagnosis *d;
     struct plim_arena *arena;
     enum plim_status status;
@@ -203,7 +202,7 @@ static void say_peaks(struct gatherer *g)
 /* The message and the snapshot should tell of the same moment. */
 static void compare_with_message(struct gatherer *g)
 {
-    const struct plim_facts *f = &g->options->facts;
+    const struct plim_facts *f = &g->d->facts;
     uint64_t reserved = g->d->set.ledger.reserved.bytes;
     if (!plim_known(f->reserved)) {
         return;
@@ -242,8 +241,7 @@ static void list_device_unknowns(struct gatherer *g)
                "others is an estimate. The message (--oom-text) or `nvidia-smi` at the time of the "
                "failure tells.");
     }
-    if (g->d->set.verdict.subclass == PLIM_SUBCLASS_MEMORY_CAP &&
-        !plim_known(g->options->facts.cap)) {
+    if (g->d->set.verdict.subclass == PLIM_SUBCLASS_MEMORY_CAP && !plim_known(g->d->facts.cap)) {
         cannot_know(
             g, "The cap's value: the message names it as `allowed`; give it with --oom-text FILE.");
     }
@@ -339,10 +337,9 @@ static void say_the_rest(struct gatherer *g)
 }
 
 enum plim_status plim__gather_evidence(const struct plim_snapshot *snapshot,
-                                       const struct plim_diagnose_options *options,
                                        struct plim_diagnosis *d, struct plim_err *err)
 {
-    struct gatherer g = {snapshot, options, d, &d->arena, PLIM_OK, err};
+    struct gatherer g = {snapshot, d, &d->arena, PLIM_OK, err};
     say_for_verdict(&g);
     say_the_rest(&g);
     list_device_unknowns(&g);

@@ -34,7 +34,6 @@ struct cause {
 
 struct judge {
     const struct plim_snapshot *snapshot;
-    const struct plim_diagnose_options *options;
     struct plim_diagnosis *d;
     struct plim_arena *arena;
     uint64_t need;           /* driver bytes of the request */
@@ -99,7 +98,7 @@ static bool exceeds_everything(const struct judge *j, uint64_t *reachable)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
     if (plim_known(l->capacity)) {
-        uint64_t fixed = plim_known(j->options->facts.cap) ? 0 : owner(j, PLIM_OWNER_PROCESS_OTHER);
+        uint64_t fixed = plim_known(j->d->facts.cap) ? 0 : owner(j, PLIM_OWNER_PROCESS_OTHER);
         *reachable = plim_sub_sat(l->capacity.bytes, fixed);
     } else if (plim_known(l->owner[PLIM_OWNER_FREE])) {
         *reachable = plim_add_sat(l->reserved.bytes, owner(j, PLIM_OWNER_FREE));
@@ -125,7 +124,7 @@ static struct cause cap_cause(const struct judge *j)
                       {0, PLIM_HOW_UNKNOWN},
                       1,
                       false};
-    if (plim_known(j->options->facts.cap) || refused_although_free(j)) {
+    if (plim_known(j->d->facts.cap) || refused_although_free(j)) {
         c.gain = plim_amount(owner(j, PLIM_OWNER_FREE), PLIM_HOW_COMPUTED);
     }
     return c;
@@ -206,6 +205,18 @@ static size_t list_causes(const struct judge *j, struct cause causes[MAX_CAUSES]
     return n;
 }
 
+/* Stranded bytes of which one hole would have served the request as it is, but for its stream. */
+static const struct cause *more_exact(const struct judge *j, const struct cause *best,
+                                      const struct cause *causes, size_t n)
+{
+    for (size_t i = 0; best && best->subclass == PLIM_SUBCLASS_STRANDED && i < n; i++) {
+        if (causes[i].in_place && sufficient(j, &causes[i])) {
+            return &causes[i];
+        }
+    }
+    return best;
+}
+
 /* The strongest of the causes: sufficient alone, material, most bytes. */
 static const struct cause *strongest(const struct judge *j, const struct cause *causes, size_t n)
 {
@@ -219,7 +230,7 @@ static const struct cause *strongest(const struct judge *j, const struct cause *
             best = c;
         }
     }
-    return best;
+    return more_exact(j, best, causes, n);
 }
 
 static void set_verdict(struct judge *j, enum plim_class cls, enum plim_subclass subclass,
@@ -333,7 +344,7 @@ static void verdict_leak(struct judge *j, const char *tail)
 
 static void verdict_cap(struct judge *j)
 {
-    struct plim_amount cap = j->options->facts.cap;
+    struct plim_amount cap = j->d->facts.cap;
     const char *limit = plim_known(cap)
                             ? plim_arena_sayf(j->arena, "a cap of %s", bytes_text(j, cap.bytes))
                             : "a cap (per-process fraction, quota or rejection policy)";
@@ -419,14 +430,12 @@ static void measure_fit(struct judge *j)
     j->d->largest_fit = plim_max_u64(hole, fresh);
 }
 
-enum plim_status plim__judge(const struct plim_snapshot *snapshot,
-                             const struct plim_diagnose_options *options, struct plim_diagnosis *d,
+enum plim_status plim__judge(const struct plim_snapshot *snapshot, struct plim_diagnosis *d,
                              struct plim_err *err)
 {
     struct plim_ledger *l = &d->set.ledger;
     struct judge j = {
         .snapshot = snapshot,
-        .options = options,
         .d = d,
         .arena = &d->arena,
         .need = plim_known(l->request) ? l->request.bytes : 0,
