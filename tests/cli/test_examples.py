@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of the man pages and of README.md run, and say what the page says they say.
+
+A code block (``` in a man page source, ```console in Markdown) whose lines start with `$ ` is an example. The
+commands of one block run one after the other in an empty folder that holds the files of EXAMPLE_FILES; in
+Markdown, paths below tests/data work too. Lines without `$ ` after a command are its output: they must match, with
+`...` alone on a line for any lines and `*` for any text. A block with `# exit N` behind its last command must
+exit with N. A block after a line that holds "plimsoll: no test" (a comment of the format) is only read by people.
+
+    test_examples.py             run all
+    test_examples.py --refresh   write the program's present answers into the README's blocks; read the diff!
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import plimtest  # noqa: E402
+import run_cases  # noqa: E402
+
+DATA = plimtest.ROOT / "tests" / "data"
+SNAPSHOTS = DATA / "snapshots"
+
+# What a reader's own files are called in the examples, and what stands for them here.
+EXAMPLE_FILES = {
+    "oom.pickle": SNAPSHOTS / "simulated" / "hf-llama8b-oom-24g.pickle",
+    "snapshot.pickle": SNAPSHOTS / "lm-windows-highwater-t211.pickle",
+    "before.pickle": SNAPSHOTS / "lm-forward-fp32-cppstacks-t26.pickle",
+    "after.pickle": SNAPSHOTS / "lm-forward-bf16-cppstacks-t26.pickle",
+    "oom.txt": DATA / "oom" / "pytorch-fragmented.txt",
+    "server.log": DATA / "oom" / "vllm-server.log",
+}
+
+MARKDOWN = ["README.md"] + sorted(str(p.relative_to(plimtest.ROOT)) for p in
+                                  (plimtest.ROOT / "docs" / "howto").glob("*.md"))
+
+
+class Example:
+    """One code block: where it is, its commands, each with the lines shown below it, and the exit status."""
+
+    def __init__(self, path, line):
+        self.path = path
+        self.line = line
+        self.steps = []  # [command, [output lines]]
+        self.exit = 0
+
+    def name(self):
+        return f"{self.path}:{self.line}: {self.steps[0][0]}"
+
+
+def blocks(path):
+    """(first line number, lines) of each code block that is to be run."""
+    fence = re.compile(r"^```(console)?$" if path.suffix == ".md" else r"^```$")
+    inside, skip, start, lines = False, False, 0, []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if inside and line == "```":
+            if not skip:
+                yield start, lines
+            inside, skip = False, False
+        elif inside:
+            lines.append(line)
+        elif fence.match(line):
+            inside, start, lines = True, number + 1, []
+        elif "plimsoll: no test" in line:
+            skip = True
+
+
+def examples(path):
+    for start, lines in blocks(path):
+        example = Example(path.relative_to(plimtest.ROOT), start)
+        for line in lines:
+            if line.startswith("$ "):
+                status = re.search(r"\s+# exit (\d+)$", line)
+                example.exit = int(status.group(1)) if status else 0
+                command = line[2:status.start()] if status else line[2:]
+                if example.steps and example.steps[-1][0].endswith("\\"):
+                    command = example.steps.pop()[0][:-1] + command
+                example.steps.append([command, []])
+            elif example.steps:
+                example.steps[-1][1].append(line)
+        if example.steps:
+            yield example
+
+
+def all_examples():
+    pages = sorted((plimtest.ROOT / "docs" / "man").glob("*.scd"))
+    for path in pages + [plimtest.ROOT / name for name in MARKDOWN]:
+        if path.exists():
+            yield from examples(path)
+
+
+def run_step(command, folder):
+    """One command in the example's folder; `build/plimsoll` means the program under test."""
+    env = plimtest.clean_environment(folder, DATA=str(DATA))
+    command = command.replace("build/plimsoll", "plimsoll").replace("make demo", "true").replace("make check", "true")
+    return subprocess.run(["bash", "-c", command], cwd=folder, env=env, stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=300, check=False)
+
+
+def make_folder():
+    folder = tempfile.TemporaryDirectory()
+    for name, source in EXAMPLE_FILES.items():
+        if source.exists():
+            shutil.copy(source, pathlib.Path(folder.name) / name)
+    os.symlink(plimtest.ROOT / "tests", pathlib.Path(folder.name) / "tests")
+    return folder
+
+
+class ExamplesTest(unittest.TestCase):
+    def check(self, example):
+        folder = make_folder()
+        self.addCleanup(folder.cleanup)
+        for number, (command, shown) in enumerate(example.steps, 1):
+            result = run_step(command, folder.name)
+            text = result.stdout.decode("utf-8", "replace")
+            wanted = example.exit if number == len(example.steps) else 0
+            self.assertEqual(result.returncode, wanted, f"$ {command}\n{text}{result.stderr.decode()}")
+            shown = [line.rstrip() for line in shown]
+            while shown and not shown[-1]:
+                shown.pop()
+            if shown:
+                lines = "".join(line.rstrip() + "\n" for line in text.splitlines())
+                self.assertTrue(run_cases.glob_regex(shown + ["..."]).fullmatch(lines),
+                                f"$ {command}\nshown:\n" + "\n".join(shown) + f"\nsaid:\n{text}")
+
+
+def add_tests():
+    for number, example in enumerate(all_examples(), 1):
+        def test(self, example=example):
+            self.check(example)
+        test.__doc__ = example.name()
+        setattr(ExamplesTest, f"test_{number:03}", test)
+
+
+def refreshed(example, lines):
+    """The lines of a block with present outputs; a block cut by `...` keeps as many lines as it shows."""
+    folder = make_folder()
+    out = []
+    for command, shown in example.steps:
+        out.append("$ " + command)
+        if shown:
+            text = run_step(command, folder.name).stdout.decode("utf-8", "replace").splitlines()
+            cut = "..." in shown
+            keep = shown.index("...") if cut else len(text)
+            out += [line.rstrip() for line in text[:keep]] + (["..."] if cut else [])
+    folder.cleanup()
+    return out if any(shown for _, shown in example.steps) else lines
+
+
+def refresh():
+    for name in MARKDOWN:
+        path = plimtest.ROOT / name
+        if not path.exists():
+            continue
+        text = path.read_text(encoding="utf-8").splitlines()
+        for example in reversed(list(examples(path))):
+            first = example.line - 1
+            last = first + text[first:].index("```")
+            text[first:last] = refreshed(example, text[first:last])
+        path.write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--refresh"]:
+        refresh()
+    else:
+        add_tests()
+        plimtest.main()
