@@ -58,19 +58,19 @@ class Example:
 
 def blocks(path):
     """(first line number, lines) of each code block that is to be run."""
-    fence = re.compile(r"^```(console)?$" if path.suffix == ".md" else r"^```$")
-    inside, skip, start, lines = False, False, 0, []
+    runnable = "```console" if path.suffix == ".md" else "```"
+    fence, skip, start, lines = None, False, 0, []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if inside and line == "```":
-            if not skip:
+        if fence is None and line.startswith("```"):
+            fence, start, lines = line, number + 1, []
+        elif fence is None:
+            skip = skip or "plimsoll: no test" in line
+        elif line == "```":
+            if fence == runnable and not skip:
                 yield start, lines
-            inside, skip = False, False
-        elif inside:
+            fence, skip = None, False
+        else:
             lines.append(line)
-        elif fence.match(line):
-            inside, start, lines = True, number + 1, []
-        elif "plimsoll: no test" in line:
-            skip = True
 
 
 def examples(path):
