@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_FORMAT_OOMTEXT_INTERNAL_H
+#define PLIM_FORMAT_OOMTEXT_INTERNAL_H
+
+/* What the files of the message reader share: table, matcher, search, line cleaning. */
+
+#include "format/oomtext.h"
+
+/** plim__oom_rows() - the table of grammars; static. */
+const struct plim_oom_row *plim__oom_rows(size_t *n);
+
+/* ---- oomtext_match.c ---- */
+
+#define PLIM__OOM_CAPTURES 12
+#define PLIM__OOM_ANCHOR                                                                           \
+    40 /* longest anchor kept; a longer one is cut, the pattern is still whole */
+
+/* A row, prepared for searching. */
+struct plim__oom_grammar {
+    const struct plim_oom_row *row;
+    const char *rest;              /* pattern from the anchor on */
+    const char *lead;              /* "{field:type}" read backwards, or NULL */
+    bool at_line_start;            /* the pattern begins with ^ */
+    unsigned char n;               /* bytes of anchor */
+    char anchor[PLIM__OOM_ANCHOR]; /* lower case, blanks as ' ' */
+};
+
+struct plim__oom_capture {
+    enum plim_oom_field field;
+    struct plim_oom_value value; /* line is not set here */
+};
+
+struct plim__oom_match {
+    size_t start; /* in the text, leading field included */
+    size_t end;
+    size_t captures;
+    struct plim__oom_capture capture[PLIM__OOM_CAPTURES];
+};
+
+/** plim__oom_prepare() - find the anchor of a row. False when the pattern is malformed. */
+bool plim__oom_prepare(const struct plim_oom_row *row, struct plim__oom_grammar *out);
+
+/** plim__oom_match() - does the grammar match with its anchor at text[at]? Cost: bounded steps. */
+bool plim__oom_match(const struct plim__oom_grammar *grammar, struct plim_str text, size_t at,
+                     struct plim__oom_match *out);
+
+/** plim__oom_fold() - lower case; newline, tab and carriage return as a blank. */
+char plim__oom_fold(char c);
+
+/* ---- oomtext_number.c ---- */
+
+enum plim__oom_type {
+    PLIM__OOM_SIZE,
+    PLIM__OOM_BYTES,
+    PLIM__OOM_INT,
+    PLIM__OOM_REAL,
+    PLIM__OOM_MIB,
+    PLIM__OOM_GIB,
+};
+
+/** plim__oom_number() - read a number of the type at the start of s; bytes used, 0 when none. */
+size_t plim__oom_number(struct plim_str s, enum plim__oom_type type, struct plim_oom_value *out);
+
+/* ---- oomtext_find.c ---- */
+
+struct plim__oom_finder; /* the anchors of a set of rows, ready for one pass over text */
+
+/** plim__oom_finder_new() - roles: bit set of 1 << enum plim_oom_role. Owned, NULL when out of memory. */
+struct plim__oom_finder *plim__oom_finder_new(unsigned roles);
+void plim__oom_finder_free(struct plim__oom_finder *finder);
+
+/**
+ * plim__oom_find() - the first place at or behind `from` where an anchor stands.
+ * @at, @n: its offset and length. Returns false when there is none; the last bytes of text may then
+ * hold the beginning of an anchor.
+ */
+bool plim__oom_find(const struct plim__oom_finder *finder, struct plim_str text, size_t from,
+                    size_t *at, size_t *n);
+
+/**
+ * plim__oom_find_each() - call visit(ctx, grammar, match) for every row that matches in the text, in
+ * order of the anchors.
+ */
+void plim__oom_find_each(const struct plim__oom_finder *finder, struct plim_str text,
+                         void (*visit)(void *ctx, const struct plim_oom_row *row,
+                                       const struct plim__oom_match *match),
+                         void *ctx);
+
+/* ---- oomtext_line.c ---- */
+
+struct plim__oom_prefix {
+    size_t n;        /* bytes in front of the message proper */
+    int64_t time_ms; /* since 1970, or since a made-up year or day when the log does not say */
+    int64_t rank;    /* -1 = not named */
+    int64_t pid;     /* -1 = not named */
+};
+
+/**
+ * plim__oom_clean() - one raw line without colours, carriage returns, NULs and JSON escapes.
+ * @out: at least n bytes. Returns the bytes written; *control counts bytes that no log holds.
+ */
+size_t plim__oom_clean(struct plim_str raw, char *out, uint64_t *control);
+
+/** plim__oom_prefix() - what a logger put in front of a clean line. */
+struct plim__oom_prefix plim__oom_prefix(struct plim_str line);
+
+/* ---- oomtext_event.c ---- */
+
+#define PLIM__OOM_HITS        32 /* matches looked at on one line */
+#define PLIM__OOM_SPAN_LINES  40 /* lines behind a failure that can belong to its message */
+#define PLIM__OOM_TABLE_LINES 60 /* lines below a header that are read one by one */
+
+struct plim__oom_hit {
+    const struct plim_oom_row *row;
+    struct plim__oom_match match;
+};
+
+/* Puts events together from lines. */
+struct plim__oom_builder {
+    struct plim_oom_scan *out;            /* borrowed */
+    struct plim__oom_finder *heads;       /* owned: every role but clauses and table rows */
+    struct plim__oom_finder *parts;       /* owned: clauses and table rows */
+    bool open;                            /* the last event still collects lines */
+    const struct plim_oom_row *opened_by; /* the row that opened it */
+    uint64_t failure_line;                /* latest failure line of the open event */
+    unsigned table_left;                  /* lines still to be read below a header */
+    bool held[PLIM_OOM_MEANING_COUNT];    /* seen by a session row, so it holds everywhere */
+    size_t text_n;
+    char text[PLIM_OOM_TEXT]; /* message of the open event, lines joined by '\n' */
+    size_t hits_n;
+    struct plim__oom_hit hits[PLIM__OOM_HITS];
+    char clean[PLIM_OOM_LINE + 1];
+    char line[PLIM_OOM_LINE + 2]; /* prefix, '\n', message proper */
+};
+
+/** plim__oom_builder_line() - one raw line. @number: from 1. Errors: PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim__oom_builder_line(struct plim__oom_builder *b,
+                                                      struct plim_str raw, uint64_t number,
+                                                      struct plim_err *err);
+
+/** plim__oom_builder_end() - the input is at its end: close what is open, spread session facts. */
+void plim__oom_builder_end(struct plim__oom_builder *b);
+
+/** plim__oom_builder_wants_lines() - every line is wanted now, with or without an anchor. */
+bool plim__oom_builder_wants_lines(const struct plim__oom_builder *b);
+
+#endif
