@@ -29,6 +29,8 @@
 
 #define PLIM_VERB_MAP(X)                                                                           \
     X(diagnose, "SNAPSHOT", 1, 1, 0, "say why memory ran out, or whether a snapshot is healthy")   \
+    X(explain, "[FILE|-]", 0, 1, 0,                                                                \
+      "say what an out-of-memory message or log means, and what to do")                            \
     X(diff, "A B", 2, 2, 0, "say what grew between two snapshots")                                 \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
@@ -86,6 +88,10 @@
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless the verdict is healthy")         \
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_explain(X, S)                                                                 \
+    X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 when the text tells of a failure")      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \

@@ -215,7 +215,7 @@ void plim__books_counterfactuals(struct plim__case *c)
         without(c, "no_other_processes", "without other processes", b->others.bytes);
     }
     if (plim_known(b->own_other) && b->own_other.bytes > PLIM__CONTEXT_LOADED) {
-        without(c, "normal_context", "with a usual context of this process",
+        without(c, "no_process_other", "with a usual context of this process",
                 b->own_other.bytes - PLIM__CONTEXT_MOST);
     }
 }

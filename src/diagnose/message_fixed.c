@@ -380,7 +380,14 @@ void plim__judge_fixed(struct plim__case *c)
                               plim__say(c, "%s were asked for.", plim__size(c, request.bytes)));
     }
     engine_figures(c);
-    if (fixed->action) {
+    const struct plim_oom_value *fitting = &c->facts->field[PLIM_OOM_FITTING_LEN];
+    if (c->event->meaning == PLIM_OOM_MEANS_VLLM_MODEL_LEN && fitting->set) {
+        plim__advice(c,
+                     plim__say(c,
+                               "Lower --max-model-len to %llu, or raise --gpu-memory-utilization",
+                               (unsigned long long)fitting->n),
+                     "The engine itself estimates that length for the cache that it has.");
+    } else if (fixed->action) {
         plim__advice(c, fixed->action, fixed->why);
     }
     if (fixed->action2) {
