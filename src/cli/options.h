@@ -32,6 +32,8 @@
     X(explain, "[FILE|-]", 0, 1, 0,                                                                \
       "say what an out-of-memory message or log means, and what to do")                            \
     X(diff, "A B", 2, 2, 0, "say what grew between two snapshots")                                 \
+    X(replay, "SNAPSHOT", 1, 1, 0,                                                                 \
+      "run a recorded trace under other settings or on another device")                            \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -92,6 +94,33 @@
 
 #define PLIM_OPTIONS_explain(X, S)                                                                 \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 when the text tells of a failure")      \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+/* What replay and tune run on. */
+#define PLIM_OPTIONS_ON_DEVICE(X, S)                                                               \
+    X(S, device_memory, SIZE, "device-memory", 0, "SIZE", NULL,                                    \
+      "memory of the device: 24GiB; without it what a recorded failure tells, or no limit")        \
+    X(S, external, SIZE, "external", 0, "SIZE", NULL,                                              \
+      "memory of it used outside this allocator, by anybody (default 0)")                          \
+    X(S, torch_version, TEXT, "torch-version", 0, "VERSION", NULL,                                 \
+      "imitate this release of PyTorch, 2.1 to 2.14 (default: the one that recorded)")             \
+    X(S, scale, REAL, "scale", 0, "FACTOR", NULL,                                                  \
+      "let requests that are freed again grow by this factor: 1.2 is 20 % more")
+
+#define PLIM_OPTIONS_replay(X, S)                                                                  \
+    X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
+      "allocator settings as in PYTORCH_ALLOC_CONF (default: those of the recording)")             \
+    PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
+    X(S, start, CHOICE, "start", 0, "as-was|anew", "as-was",                                       \
+      "a history that begins in the middle starts with the heap as it was, or with its live "      \
+      "blocks asked for anew")                                                                     \
+    X(S, go_on, FLAG, "go-on", 0, NULL, NULL, "do not stop at the first request that fails")       \
+    X(S, self_check, FLAG, "self-check", 0, NULL, NULL,                                            \
+      "compare the model with the recording, entry by entry, under its own settings")              \
+    X(S, check, FLAG, "check", 0, NULL, NULL,                                                      \
+      "exit with 1 when a request fails, or when the self-check finds a difference")               \
+    PLIM_OPTIONS_READING(X, S)                                                                     \
+    PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \

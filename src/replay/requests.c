@@ -226,7 +226,7 @@ static enum plim_status start_heap(struct plim__builder *b, struct plim_err *err
 {
     struct plim_requests *q = b->q;
     struct plim_moment_gaps gaps = {0};
-    PLIM_TRY(plim_heap_at(q->device, 0, &q->start, &gaps, err));
+    PLIM_TRY(plim_heap_at(q->device, 0, NULL, &q->start, &gaps, err));
     q->doubts.start_gaps = gaps.outside + gaps.unknown_allocs + gaps.unknown_segments;
     PLIM_TRY(plim_vec_reserve(&q->start_slots, q->start.blocks.n, err));
     plim_vec_foreach (block, &q->start.blocks) {
@@ -284,7 +284,7 @@ static enum plim_status build(struct plim__builder *b, const struct plim_request
     struct plim_requests *q = b->q;
     struct plim_peaks peaks = plim_trace_peaks(q->device);
     size_t n = b->trace->events.n;
-    if (n >= UINT32_MAX) {
+    if (n >= UINT32_MAX / 4) {
         return plim__fail(err, PLIM_E_BUDGET, "a trace of %zu events is too long to replay", n);
     }
     recorded_conf(q, options);
@@ -359,8 +359,7 @@ uint32_t plim_requests_busiest(const struct plim_snapshot *snapshot)
         const struct plim_device *d = &snapshot->devices.items[i];
         const struct plim_device *b = &snapshot->devices.items[best];
         if (d->trace.events.n > b->trace.events.n ||
-            (d->trace.events.n == b->trace.events.n &&
-             d->heap.segments.n > b->heap.segments.n)) {
+            (d->trace.events.n == b->trace.events.n && d->heap.segments.n > b->heap.segments.n)) {
             best = i;
         }
     }

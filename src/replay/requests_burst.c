@@ -79,6 +79,12 @@ static bool would_fit(const struct plim__builder *b, const struct plim_event *e,
                : e->size < plim_add_sat(t->rounded, conf->max_non_split_rounding);
 }
 
+/* A recorded stack with frames. */
+static bool tells(uint32_t stack)
+{
+    return stack != PLIM_NO_STACK && stack != PLIM_STACK_EMPTY;
+}
+
 /* The releases [from, to) carry one stack. before: bytes reserved ahead of them. */
 static bool made_by_program(struct plim__builder *b, size_t from, size_t to, const struct taker *t,
                             uint64_t before)
@@ -87,7 +93,7 @@ static bool made_by_program(struct plim__builder *b, size_t from, size_t to, con
     if (!t->exists) {
         return true;
     }
-    if (events[from].stack != PLIM_NO_STACK && t->stack != PLIM_NO_STACK) {
+    if (tells(events[from].stack) && tells(t->stack)) {
         return events[from].stack != t->stack;
     }
     b->q->doubts.unsure_bursts++;

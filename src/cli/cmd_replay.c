@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* plimsoll replay SNAPSHOT: the recorded requests under other settings, or on another device. */
+
+#include "cli/replay_input.h"
+#include "report/replay.h"
+
+static enum plim_status self_check(struct plim_cli *cli, const struct plim_opts_replay *opts,
+                                   const struct plim_replay_input *in, struct plim_err *err)
+{
+    struct plim_selfcheck check;
+    uint64_t capacity = opts->device_memory.given ? opts->device_memory.value : 0;
+    PLIM_TRY(plim_selfcheck(&in->requests, capacity, &check, err));
+    if (plim_cli_is(opts->format, "json")) {
+        struct plim_jsonw w;
+        plim_jsonw_init(&w, &cli->out, false);
+        plim_json_selfcheck(&w, &check);
+    } else {
+        struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
+        plim_text_selfcheck(&cli->out, &check, &style);
+    }
+    bool bad = check.differences > 0 || (check.heap_compared && !check.heap_equal);
+    cli->exit_code = opts->check && bad ? 1 : 0;
+    return PLIM_OK;
+}
+
+static void write_answer(struct plim_cli *cli, const char *format,
+                         const struct plim_replay_view *view)
+{
+    if (plim_cli_is(format, "json")) {
+        struct plim_jsonw w;
+        plim_jsonw_init(&w, &cli->out, false);
+        plim_json_replay(&w, view, &cli->arena);
+    } else if (plim_cli_is(format, "markdown")) {
+        plim_markdown_replay(&cli->out, view, &cli->arena);
+    } else {
+        struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
+        plim_text_replay(&cli->out, view, &cli->arena, &style);
+    }
+}
+
+static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_replay *opts,
+                                const struct plim_replay_input *in, struct plim_err *err)
+{
+    struct plim_conf conf = in->requests.conf;
+    struct plim_replay_result result;
+    struct plim_str recorded = plim_intern_str(&in->snapshot.strings, in->snapshot.settings.conf);
+    struct plim_str text = opts->conf ? plim_str_from(opts->conf) : recorded;
+    if (opts->conf) {
+        plim_conf_init(&conf, in->version);
+        PLIM_TRY(plim_conf_parse(&conf, text, err));
+    }
+    struct plim_replay_setup setup = {
+        .conf = &conf,
+        .capacity = in->capacity,
+        .external = in->external,
+        .scale = opts->scale.given ? opts->scale.value : 1,
+        .start = plim_cli_is(opts->start, "anew") ? PLIM_START_ANEW : PLIM_START_AS_WAS,
+        .go_on = opts->go_on,
+    };
+    PLIM_TRY(plim_replay(&in->requests, &setup, &result, err));
+    struct plim_replay_view view = {
+        .requests = &in->requests,
+        .setup = &setup,
+        .result = &result,
+        .conf = plim_arena_sayf(&cli->arena, "%.*s", PLIM_STR_ARG(text)),
+        .capacity_by = in->capacity_by,
+    };
+    write_answer(cli, opts->format, &view);
+    cli->exit_code = opts->check && result.failed ? 1 : 0;
+    return PLIM_OK;
+}
+
+enum plim_status plim_cmd_replay(struct plim_cli *cli, const struct plim_opts_replay *opts,
+                                 struct plim_err *err)
+{
+    struct plim_replay_input in;
+    struct plim_replay_words words = {
+        .path = cli->args[0],
+        .limits = {.memory = opts->memory_budget.value,
+                   .string = opts->max_string.value,
+                   .memo = opts->max_memo.value,
+                   .nesting = opts->max_nesting.value},
+        .device = opts->device,
+        .device_memory = opts->device_memory,
+        .external = opts->external,
+        .torch_version = opts->torch_version,
+    };
+    if (opts->scale.given && !(opts->scale.value > 0 && opts->scale.value <= 1000)) {
+        return plim__fail(err, PLIM_E_USAGE, "--scale must be above 0 and at most 1000");
+    }
+    PLIM_TRY(plim_replay_input(&words, &in, err));
+    enum plim_status st =
+        opts->self_check ? self_check(cli, opts, &in, err) : what_if(cli, opts, &in, err);
+    plim_replay_input_fini(&in);
+    return st;
+}

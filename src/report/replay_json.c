@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A replay as JSON, schema plimsoll.replay/1, and a self-check, plimsoll.selfcheck/1. */
+
+#include "report/replay.h"
+
+#include "diagnose/site.h"
+
+#include <stdio.h>
+
+static void first_oom(struct plim_jsonw *w, const struct plim_replay_result *r)
+{
+    plim_jsonw_key(w, "first_oom");
+    if (!r->failed) {
+        plim_jsonw_null(w);
+        return;
+    }
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "alloc_index", r->first_oom.alloc_index);
+    plim_jsonw_kv_u64(w, "request_bytes", r->first_oom.request_bytes);
+    plim_jsonw_end(w);
+}
+
+static void peak(struct plim_jsonw *w, const struct plim_replay_result *r)
+{
+    plim_jsonw_key(w, "peak");
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "allocated_bytes", r->peak.allocated);
+    plim_jsonw_kv_u64(w, "active_bytes", r->peak.active);
+    plim_jsonw_kv_u64(w, "reserved_bytes", r->peak.reserved);
+    plim_jsonw_kv_u64(w, "requested_bytes", r->peak.requested);
+    plim_jsonw_end(w);
+}
+
+static void counters(struct plim_jsonw *w, const struct plim_replay_result *r)
+{
+    plim_jsonw_key(w, "counters");
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "num_alloc_retries", r->num_alloc_retries);
+    plim_jsonw_kv_u64(w, "num_ooms", r->num_ooms);
+    plim_jsonw_kv_u64(w, "num_device_alloc", r->num_device_alloc);
+    plim_jsonw_kv_u64(w, "num_device_free", r->num_device_free);
+    plim_jsonw_end(w);
+}
+
+static void driver_and_room(struct plim_jsonw *w, const struct plim_replay_result *r)
+{
+    plim_jsonw_key(w, "driver");
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "calls", r->driver_calls);
+    plim_jsonw_kv_u64(w, "stall_ns", r->stall_ns);
+    plim_jsonw_kv_text(w, "how", "estimated");
+    plim_jsonw_end(w);
+    plim_jsonw_key(w, "stranded");
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "mean_bytes", r->mean_stranded);
+    plim_jsonw_kv_u64(w, "peak_bytes", r->peak.stranded);
+    plim_jsonw_end(w);
+    if (r->least_headroom != UINT64_MAX) {
+        plim_jsonw_kv_u64(w, "least_headroom_bytes", r->least_headroom);
+    }
+}
+
+void plim_json_replay_run(struct plim_jsonw *w, const struct plim_requests *requests,
+                          const struct plim_replay_setup *setup,
+                          const struct plim_replay_result *result, const char *conf)
+{
+    plim_jsonw_kv_text(w, "conf", conf);
+    plim_jsonw_key(w, "capacity_bytes");
+    if (setup->capacity > 0) {
+        plim_jsonw_u64(w, setup->capacity);
+    } else {
+        plim_jsonw_null(w);
+    }
+    plim_jsonw_kv_u64(w, "external_bytes", setup->external);
+    plim_jsonw_kv_u64(w, "events", result->events);
+    plim_jsonw_kv_u64(w, "allocations", result->allocs);
+    first_oom(w, result);
+    peak(w, result);
+    counters(w, result);
+    driver_and_room(w, result);
+    plim_jsonw_kv_text(w, "start",
+                       requests->complete                ? "empty"
+                       : setup->start == PLIM_START_ANEW ? "anew"
+                                                         : "as_was");
+}
+
+void plim_json_doubts(struct plim_jsonw *w, const struct plim_requests *requests)
+{
+    plim_jsonw_key(w, "doubts");
+    plim_jsonw_array(w);
+#define PLIM__X(field, meaning)                                                                    \
+    if (requests->doubts.field > 0) {                                                              \
+        plim_jsonw_object(w);                                                                      \
+        plim_jsonw_kv_text(w, "name", #field);                                                     \
+        plim_jsonw_kv_u64(w, "count", requests->doubts.field);                                     \
+        plim_jsonw_kv_text(w, "text", meaning);                                                    \
+        plim_jsonw_end(w);                                                                         \
+    }
+    PLIM_DOUBT_MAP(PLIM__X)
+#undef PLIM__X
+    plim_jsonw_end(w);
+}
+
+static void samples(struct plim_jsonw *w, const struct plim_replay_result *r)
+{
+    plim_jsonw_key(w, "samples");
+    plim_jsonw_array(w);
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        plim_jsonw_object(w);
+        plim_jsonw_kv_u64(w, "alloc_index", r->samples[i].alloc_index);
+        plim_jsonw_kv_u64(w, "active_bytes", r->samples[i].active);
+        plim_jsonw_kv_u64(w, "reserved_bytes", r->samples[i].reserved);
+        plim_jsonw_kv_u64(w, "stranded_bytes", r->samples[i].stranded);
+        plim_jsonw_end(w);
+    }
+    plim_jsonw_end(w);
+}
+
+/* Where the program asked for what it did not get. */
+static void failure(struct plim_jsonw *w, const struct plim_replay_view *v)
+{
+    const struct plim_replay_result *r = v->result;
+    const struct plim_snapshot *s = v->requests->snapshot;
+    plim_jsonw_key(w, "failure");
+    if (!r->failed) {
+        plim_jsonw_null(w);
+        return;
+    }
+    uint32_t event = plim_requests_event(v->requests, r->first_oom.alloc_index);
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "device_free_bytes", r->first_oom.device_free);
+    plim_jsonw_kv_u64(w, "stranded_bytes", r->first_oom.stranded);
+    if (event != PLIM_NO_EVENT) {
+        size_t n = 0;
+        const struct plim_event *e = &v->requests->device->trace.events.items[event];
+        const uint32_t *ids = plim_stacks_frames(&s->stacks, e->stack, &n);
+        plim_jsonw_kv_u64(w, "event", event);
+        plim_jsonw_key(w, "frames");
+        plim_jsonw_array(w);
+        for (size_t i = 0; i < n; i++) {
+            const struct plim_frame *f = &s->stacks.frames.items[ids[i]];
+            plim_jsonw_object(w);
+            plim_jsonw_kv_str(w, "name", plim_intern_str(&s->strings, f->name));
+            plim_jsonw_kv_str(w, "file", plim_intern_str(&s->strings, f->file));
+            plim_jsonw_kv_u64(w, "line", f->line);
+            plim_jsonw_end(w);
+        }
+        plim_jsonw_end(w);
+    }
+    plim_jsonw_end(w);
+}
+
+void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *v,
+                      struct plim_arena *arena)
+{
+    char version[16];
+    (void)arena;
+    snprintf(version, sizeof version, "%u.%u", v->setup->conf->version.major,
+             v->setup->conf->version.minor);
+    plim_jsonw_object(w);
+    plim_jsonw_kv_text(w, "schema", "plimsoll.replay/1");
+    plim_jsonw_kv_text(w, "torch_version", version);
+    plim_jsonw_kv_text(w, "capacity_how", v->capacity_by);
+    plim_json_replay_run(w, v->requests, v->setup, v->result, v->conf);
+    failure(w, v);
+    samples(w, v->result);
+    plim_json_doubts(w, v->requests);
+    plim_jsonw_end(w);
+}
+
+void plim_json_selfcheck(struct plim_jsonw *w, const struct plim_selfcheck *c)
+{
+    plim_jsonw_object(w);
+    plim_jsonw_kv_text(w, "schema", "plimsoll.selfcheck/1");
+    plim_jsonw_kv_u64(w, "events_compared", c->compared);
+    plim_jsonw_kv_u64(w, "events_total", c->total);
+    plim_jsonw_kv_u64(w, "segment_events_compared", c->segments);
+    plim_jsonw_kv_u64(w, "differences", c->differences);
+    plim_jsonw_kv_bool(w, "complete_history", c->complete);
+    plim_jsonw_key(w, "first_difference");
+    if (c->differences == 0) {
+        plim_jsonw_null(w);
+    } else {
+        plim_jsonw_object(w);
+        if (c->event != PLIM_NO_EVENT) {
+            plim_jsonw_kv_u64(w, "event", c->event);
+        }
+        plim_jsonw_kv_text(w, "text", c->difference);
+        plim_jsonw_end(w);
+    }
+    plim_jsonw_key(w, "final_heap");
+    if (!c->heap_compared) {
+        plim_jsonw_text(w, "not reached");
+    } else {
+        plim_jsonw_text(w, c->heap_equal ? "equal" : c->heap_difference);
+    }
+    plim_jsonw_end(w);
+}
