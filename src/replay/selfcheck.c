@@ -126,6 +126,18 @@ static bool script_reserve(struct check *c, uint64_t size, uint64_t *addr)
     return false;
 }
 
+/* A reservation that is given back may be handed out again. */
+static void on_call(void *ctx, const struct plim_driver_event *e)
+{
+    struct check *c = ctx;
+    for (size_t i = 0; e->call == PLIM_DRIVER_ADDRESS_FREE && i < c->reservations.n; i++) {
+        if (c->reservations.items[i].lo == e->addr) {
+            c->reservations.items[i] = c->reservations.items[--c->reservations.n];
+            return;
+        }
+    }
+}
+
 static bool script(void *ctx, enum plim_driver_call call, uint64_t size, uint64_t *addr)
 {
     struct check *c = ctx;
@@ -287,9 +299,10 @@ static enum plim_status check_run(struct check *c, struct plim_err *err)
         .total = c->total,
         .policy = PLIM_ADDRESS_SCRIPTED,
         .unlimited = true,
-        .base = 1,
-        .limit = UINT64_MAX,
+        .base = PLIM_DEVMODEL_PAGE,
+        .limit = UINT64_MAX - UINT64_MAX % PLIM_DEVMODEL_PAGE,
         .script = script,
+        .log = on_call,
         .ctx = c,
     };
     PLIM_TRY(plim__stage_init(&c->stage, c->q, &c->q->conf, &device, on_event, c, err));
