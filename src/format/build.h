@@ -117,6 +117,7 @@ struct plim_event_finding {
 struct plim_build {
     struct plim_snapshot snap; /* owned until finish */
     struct plim_read_limits limits;
+    bool no_shapes;    /* every entry goes the general way: tests compare the two */
     uint64_t expected; /* bytes of the input when known, else 0 */
     PLIM_VEC(uint32_t) cells;
     PLIM_VEC(struct plim_box) boxes;

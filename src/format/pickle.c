@@ -452,7 +452,7 @@ static enum plim_status machine_init(struct plim_pickle *vm, struct plim_err *er
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %llu marks",
                           (unsigned long long)vm->b->limits.nesting);
     }
-    vm->shapes = plim__shapes_new();
+    vm->shapes = vm->b->no_shapes ? NULL : plim__shapes_new();
     return grow_stack(vm, err);
 }
 

@@ -54,9 +54,6 @@ PLIM_MUST_USE enum plim_status plim__pickle_get(struct plim_pickle *vm, uint64_t
 PLIM_MUST_USE enum plim_status plim__pickle_take(struct plim_pickle *vm, uint64_t n,
                                                  struct plim_str *out, struct plim_err *err);
 
-/* c as UTF-8. */
-void plim__utf8(struct plim_buf *out, uint32_t c);
-
 /* Opcodes that are not in the fast loop; the opcode byte is consumed, operands are not. */
 PLIM_MUST_USE enum plim_status plim__pickle_rare(struct plim_pickle *vm, struct plim_err *err);
 

@@ -8,6 +8,7 @@
 #include "format/pickle_internal.h"
 
 #include "base/num.h"
+#include "format/utf8.h"
 
 #include <stdlib.h>
 
@@ -193,24 +194,6 @@ static enum plim_status op_string_bytes(struct plim_pickle *vm, struct plim_err 
     return push_str(vm, s, err);
 }
 
-/* The value of n hexadecimal digits at p, or -1. */
-static int64_t hex(const char *p, size_t n)
-{
-    int64_t v = 0;
-    for (size_t i = 0; i < n; i++) {
-        char c = p[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-        if (digit < 0) {
-            return -1;
-        }
-        v = v << 4 | digit;
-    }
-    return v;
-}
-
 /* One escape of a quoted string, s.p[0] being the backslash; returns the bytes consumed. */
 static size_t unescape(struct plim_str s, struct plim_buf *out)
 {
@@ -224,8 +207,8 @@ static size_t unescape(struct plim_str s, struct plim_buf *out)
         plim_buf_char(out, to[known - from]);
         return 2;
     }
-    if (s.p[1] == 'x' && s.n >= 4 && hex(s.p + 2, 2) >= 0) {
-        plim_buf_char(out, (char)hex(s.p + 2, 2));
+    if (s.p[1] == 'x' && s.n >= 4 && plim__hex(s.p + 2, 2) >= 0) {
+        plim_buf_char(out, (char)plim__hex(s.p + 2, 2));
         return 4;
     }
     plim_buf_char(out, '\\');
@@ -258,25 +241,6 @@ static enum plim_status op_string(struct plim_pickle *vm, struct plim_err *err)
     return st;
 }
 
-void plim__utf8(struct plim_buf *out, uint32_t c)
-{
-    if (c < 0x80) {
-        plim_buf_char(out, (char)c);
-    } else if (c < 0x800) {
-        plim_buf_char(out, (char)(0xc0 | c >> 6));
-        plim_buf_char(out, (char)(0x80 | (c & 0x3f)));
-    } else if (c < 0x10000) {
-        plim_buf_char(out, (char)(0xe0 | c >> 12));
-        plim_buf_char(out, (char)(0x80 | (c >> 6 & 0x3f)));
-        plim_buf_char(out, (char)(0x80 | (c & 0x3f)));
-    } else {
-        plim_buf_char(out, (char)(0xf0 | (c >> 18 & 7)));
-        plim_buf_char(out, (char)(0x80 | (c >> 12 & 0x3f)));
-        plim_buf_char(out, (char)(0x80 | (c >> 6 & 0x3f)));
-        plim_buf_char(out, (char)(0x80 | (c & 0x3f)));
-    }
-}
-
 /* raw-unicode-escape: Latin-1 bytes, and \uXXXX or \UXXXXXXXX. */
 static enum plim_status op_unicode(struct plim_pickle *vm, struct plim_err *err)
 {
@@ -287,7 +251,7 @@ static enum plim_status op_unicode(struct plim_pickle *vm, struct plim_err *err)
         size_t digits = s.n >= 6 && s.p[0] == '\\' && s.p[1] == 'u'    ? 4
                         : s.n >= 10 && s.p[0] == '\\' && s.p[1] == 'U' ? 8
                                                                        : 0;
-        int64_t c = digits ? hex(s.p + 2, digits) : -1;
+        int64_t c = digits ? plim__hex(s.p + 2, digits) : -1;
         if (c >= 0 && c <= 0x10ffff) {
             plim__utf8(&text, (uint32_t)c);
             s = plim_str_skip(s, 2 + digits);

@@ -11,7 +11,7 @@
  *   pool     who may use a segment: the default pool (0,0), or a private one (CUDA graphs, MemPool)
  *   stream   only blocks freed on a stream are reused on it
  *
- * Invariants of a consistent heap (plim_heap_check says where one does not hold): segments are sorted
+ * Invariants of a consistent heap (plim_heap_trouble says where one does not hold): segments are sorted
  * by address and do not overlap; the blocks of a segment are consecutive in `blocks`, sorted, without
  * gap or overlap, and add up to the segment. Streams and pools are small indices into the snapshot's
  * tables. All sizes are bytes. Pure data; threads: one writer or many readers.

@@ -97,7 +97,8 @@ static void print_device(const struct plim_snapshot *s, const struct plim_device
         bytes[d->heap.blocks.items[i].state] += d->heap.blocks.items[i].size;
     }
     printf("{\"segments\": %zu, \"blocks\": %zu, \"reserved\": %" PRIu64 ", \"inactive\": %" PRIu64
-           ", \"allocated\": %" PRIu64 ", \"pending\": %" PRIu64 ", \"events\": %zu, \"actions\": {",
+           ", \"allocated\": %" PRIu64 ", \"pending\": %" PRIu64
+           ", \"events\": %zu, \"actions\": {",
            d->heap.segments.n, d->heap.blocks.n, reserved, bytes[PLIM_BLOCK_INACTIVE],
            bytes[PLIM_BLOCK_ALLOCATED], bytes[PLIM_BLOCK_PENDING_FREE], d->trace.events.n);
     const char *sep = "";
@@ -126,11 +127,12 @@ static void print_facts(const struct plim_snapshot *s)
         notes = crc_number(crc_number(crc_number(notes, a->device), a->time_us), a->end);
     }
     uint32_t conf = s->settings.known ? crc_id(s, 0, s->settings.conf) : 0;
-    printf("], \"annotations\": %zu, \"annotations_crc\": %u, \"conf_crc\": %u, \"findings\": %" PRIu64
-           ", \"unknown_keys\": %zu, \"layout\": \"%s\", \"container\": \"%s\", \"bytes\": %" PRIu64
-           "}\n",
-           s->annotations.n, notes, conf, s->findings.n + s->findings_dropped, s->unknown_keys.n,
-           s->layout, s->container, s->source_bytes);
+    printf(
+        "], \"annotations\": %zu, \"annotations_crc\": %u, \"conf_crc\": %u, \"findings\": %" PRIu64
+        ", \"unknown_keys\": %zu, \"layout\": \"%s\", \"container\": \"%s\", \"bytes\": %" PRIu64
+        "}\n",
+        s->annotations.n, notes, conf, s->findings.n + s->findings_dropped, s->unknown_keys.n,
+        s->layout, s->container, s->source_bytes);
 }
 
 int main(int argc, char **argv)
@@ -149,8 +151,10 @@ int main(int argc, char **argv)
         }
         print_facts(&snapshot);
         for (size_t k = 0; verbose && k < snapshot.findings.n; k++) {
-            struct plim_str where = plim_intern_str(&snapshot.strings, snapshot.findings.items[k].where);
-            struct plim_str what = plim_intern_str(&snapshot.strings, snapshot.findings.items[k].text);
+            struct plim_str where =
+                plim_intern_str(&snapshot.strings, snapshot.findings.items[k].where);
+            struct plim_str what =
+                plim_intern_str(&snapshot.strings, snapshot.findings.items[k].text);
             fprintf(stderr, "%.*s: %.*s\n", PLIM_STR_ARG(where), PLIM_STR_ARG(what));
         }
         plim_snapshot_fini(&snapshot);
