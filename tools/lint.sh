@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Linters. tools/lint.sh [format|shell|spelling|tidy|cppcheck]...   without names: all of them.
+# Linters. tools/lint.sh [format|shell|spelling|tidy|cppcheck]...   without names: all of these; `analyze`, for
+# people, only when it is named.
 # `tools/lint.sh fix` rewrites the C files in the project's format.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,6 +28,12 @@ lint_tidy() {
     git ls-files -- 'src/*.c' 'runtime/*.c' | xargs -P "$jobs" -n 4 clang-tidy-16 --quiet -p build
 }
 
+lint_analyze() { # the static analyser, for people: not every finding is a defect
+    git ls-files -- 'src/*.c' 'runtime/*.c' |
+        xargs -P "$(nproc)" -n 4 clang-tidy-16 --quiet -p build --checks='-*,clang-analyzer-*' \
+            --warnings-as-errors=-*
+}
+
 lint_cppcheck() {
     cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
         --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --error-exitcode=1 \
@@ -38,10 +45,10 @@ if [[ $# -eq 0 ]]; then
 fi
 for name in "$@"; do
     case $name in
-    format | shell | spelling | tidy | cppcheck) "lint_$name" ;;
+    format | shell | spelling | tidy | analyze | cppcheck) "lint_$name" ;;
     fix) c_files | xargs clang-format-16 -i ;;
     *)
-        echo "usage: tools/lint.sh [format|shell|spelling|tidy|cppcheck|fix]..." >&2
+        echo "usage: tools/lint.sh [format|shell|spelling|tidy|analyze|cppcheck|fix]..." >&2
         exit 64
         ;;
     esac

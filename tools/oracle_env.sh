@@ -48,6 +48,7 @@ make_torch() {
     mark="torch $torch_version"
     if begin "$venv" "$mark"; then
         install "$venv" --no-deps "torch==$torch_version"
+        # shellcheck disable=SC2086 # a list of words
         install "$venv" $torch_pure
         finish "$venv" "$mark"
     fi
@@ -67,6 +68,7 @@ make_cuda12() {
     mark="torch $cuda12_version"
     if begin "$venv" "$mark"; then
         install "$venv" --no-deps "torch==$cuda12_version"
+        # shellcheck disable=SC2086 # a list of words
         install "$venv" $torch_pure
         finish "$venv" "$mark"
     fi

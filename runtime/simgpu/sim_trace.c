@@ -110,7 +110,7 @@ static uint64_t number(const char **p)
 /* "cudaMalloc@5=2,cuMemCreate@3+=2,cudaMalloc@7*3=2": call @ number [+ | *times] = code. */
 int sim_fail_parse(const char *text)
 {
-    struct rule fresh[MAX_RULES];
+    struct rule fresh[MAX_RULES] = {0};
     uint32_t n = 0;
     while (*text != '\0') {
         const char *at = strchr(text, '@');

@@ -88,7 +88,7 @@ bool plim__ska_put(struct plim__ska *table, uint64_t hash, uint32_t value)
     }
     uint32_t at = slot_of(table, hash);
     int8_t distance = 0;
-    for (; table->slots[at].distance >= distance && at < plim__ska_end(table); at++, distance++) {
+    for (; at < plim__ska_end(table) && table->slots[at].distance >= distance; at++, distance++) {
         if (table->slots[at].value == value) {
             return true;
         }

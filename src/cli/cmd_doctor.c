@@ -9,7 +9,7 @@
 #include "cli/verbs.h"
 #include "device/doctor.h"
 
-#include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #define PYTHON_TIMEOUT_MS 10000
@@ -22,10 +22,10 @@ static const char *environment(const char *name)
 /* "2.14.1+cu130" as {2, 14}; the newest known one when there is no PyTorch or its text is odd. */
 static struct plim_torch_version release(const struct plim_python *python)
 {
-    unsigned major = 0;
-    unsigned minor = 0;
-    if (python == NULL || sscanf(python->torch, "%u.%u", &major, &minor) != 2 || major != 2 ||
-        minor > 99) {
+    char *end = NULL;
+    unsigned long major = python ? strtoul(python->torch, &end, 10) : 0;
+    unsigned long minor = major == 2 && *end == '.' ? strtoul(end + 1, NULL, 10) : ULONG_MAX;
+    if (minor > 99) {
         return PLIM_TORCH_LATEST;
     }
     return (struct plim_torch_version){(uint16_t)major, (uint16_t)minor};

@@ -23,7 +23,9 @@
 static enum plim_status zero_sites(struct plim_leaks *leaks, size_t n, struct plim_err *err)
 {
     PLIM_TRY(plim_vec_reserve(&leaks->sites, n, err));
-    memset(leaks->sites.items, 0, n * sizeof(leaks->sites.items[0]));
+    if (n > 0) {
+        memset(leaks->sites.items, 0, n * sizeof(leaks->sites.items[0]));
+    }
     leaks->sites.n = n;
     return PLIM_OK;
 }

@@ -61,7 +61,6 @@ enum plim_status plim_stacks_frame(struct plim_stacks *stacks, struct plim_frame
 
 static bool same_stack(const struct plim_stacks *stacks, uint64_t id, const uint32_t *ids, size_t n)
 {
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): an id that the index holds has its item */
     struct plim_stack stack = stacks->stacks.items[id];
     return stack.n == n &&
            (n == 0 || memcmp(stacks->frame_ids.items + stack.first, ids, n * sizeof(*ids)) == 0);

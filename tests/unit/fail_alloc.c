@@ -8,10 +8,11 @@
 
 #include <stdlib.h>
 
-static uint64_t countdown; /* allocations until the failing one; 0 = none fails */
-static uint64_t allocations;
-static int64_t live;
-static bool happened;
+/* Atomic, because tests with threads allocate from several; a sweep itself has one thread. */
+static _Atomic uint64_t countdown; /* allocations until the failing one; 0 = none fails */
+static _Atomic uint64_t allocations;
+static _Atomic int64_t live;
+static _Atomic bool happened;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);

@@ -10,7 +10,7 @@
  * Works by the linker (--wrap=malloc and so on), so it sees the allocations of our own objects only, not
  * those inside other libraries. Link the test with `fail_alloc_dep` (tests/unit/meson.build).
  * Memory that another library hands over for free() must not be counted as ours: bodies avoid that.
- * Global state: counters of this harness; one thread.
+ * Global state: counters of this harness, atomic; a sweep belongs to one thread.
  */
 
 #include "base/err.h"
