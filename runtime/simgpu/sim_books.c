@@ -143,7 +143,8 @@ int sim_books_open(const char *path, const struct sim_card *cards, int n)
             rc = books->magic == BOOKS_MAGIC ? SIM_OK : fill(books, cards, n);
         }
     }
-    (void)close(fd); /* releases the lock */
+    (void)flock(fd, LOCK_UN); /* the mapping keeps the file, and with it the lock, open */
+    (void)close(fd);
     return rc;
 }
 
