@@ -426,6 +426,10 @@ static void a_capture_records_nodes_across_streams_with_their_dependencies(void 
     assert_int_equal(sim_graph_destroy(graph), SIM_OK);
     assert_int_equal(sim_call_capture_info(b, &status, &id, NULL, NULL, NULL), SIM_OK);
     assert_int_equal(status, 0);
+    assert_int_equal(sim_call_event_destroy(fork_event), SIM_OK);
+    assert_int_equal(sim_call_event_destroy(join_event), SIM_OK);
+    assert_int_equal(sim_call_stream_destroy(a), SIM_OK);
+    assert_int_equal(sim_call_stream_destroy(b), SIM_OK);
 }
 
 static void an_unsafe_call_invalidates_a_capture_unless_relaxed(void **state)
