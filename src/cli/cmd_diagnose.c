@@ -3,7 +3,7 @@
 /* plimsoll diagnose SNAPSHOT: why memory ran out, or whether all is well. */
 
 #include "cli/verbs.h"
-#include "diagnose/diagnose.h"
+#include "diagnose/facts.h"
 #include "format/snapshot_read.h"
 #include "report/diagnosis.h"
 
@@ -27,6 +27,25 @@ static struct plim_diagnose_options options_from(const struct plim_opts_diagnose
                                                  : PLIM_MOMENT_AUTO,
         .rows = opts->rows.given && opts->rows.value < 100000 ? (uint32_t)opts->rows.value : 0,
     };
+}
+
+/* The message that belongs to the snapshot: what it says of the device's side. */
+static enum plim_status add_message(const char *path, struct plim_facts *facts,
+                                    struct plim_err *err)
+{
+    struct plim_source source;
+    struct plim_oom_scan scan;
+    struct plim_message message = {0};
+    PLIM_TRY(plim_source_open(path, &source, err));
+    enum plim_status st = plim_oom_scan(&source, &scan, err);
+    if (st == PLIM_OK) {
+        st = plim_message_judge(&scan, &message, err);
+        st = st == PLIM_OK ? plim_facts_add_message(facts, &scan, &message, err) : st;
+        plim_message_fini(&message);
+    }
+    plim_oom_scan_fini(&scan);
+    plim_source_close(&source);
+    return st;
 }
 
 static bool is_bad(const struct plim_diagnosis *d)
@@ -61,6 +80,9 @@ enum plim_status plim_cmd_diagnose(struct plim_cli *cli, const struct plim_opts_
         .nesting = opts->max_nesting.value,
     };
     struct plim_diagnose_options options = options_from(opts);
+    if (opts->oom_text) {
+        PLIM_TRY(add_message(opts->oom_text, &options.facts, err));
+    }
     PLIM_TRY(plim_snapshot_read_file(cli->args[0], &limits, &snapshot, err));
     enum plim_status st = plim_diagnose(&snapshot, &options, &diagnosis, err);
     if (st == PLIM_OK) {

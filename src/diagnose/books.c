@@ -63,26 +63,33 @@ static struct plim_amount external_bytes(const struct plim_facts *facts, uint64_
     return facts->external;
 }
 
+/* `part` of external bytes, never more than all of them: figures of messages are rounded. */
+static struct plim_amount part_of(struct plim_amount external, struct plim_amount part)
+{
+    return plim_amount(plim_min_u64(part.bytes, external.bytes), part.how);
+}
+
 /* Split external bytes between this process and others, as far as the facts go. */
 static void split_external(const struct plim_facts *facts, struct plim_amount external,
                            struct plim_ledger *l)
 {
     struct plim_amount *mine = &l->owner[PLIM_OWNER_PROCESS_OTHER];
     struct plim_amount *others = &l->owner[PLIM_OWNER_OTHER_PROCESSES];
+    uint64_t context = external.bytes <= LARGE_CONTEXT ? external.bytes : USUAL_CONTEXT;
     if (!plim_known(external)) {
         *mine = facts->process_other;
         *others = facts->others;
-    } else if (plim_known(facts->process_other)) {
-        *mine = facts->process_other;
-        *others = plim_amount(plim_sub_sat(external.bytes, mine->bytes), PLIM_HOW_COMPUTED);
-    } else if (plim_known(facts->others)) {
-        *others = facts->others;
-        *mine = plim_amount(plim_sub_sat(external.bytes, others->bytes), PLIM_HOW_COMPUTED);
-    } else {
-        uint64_t context = external.bytes <= LARGE_CONTEXT ? external.bytes : USUAL_CONTEXT;
-        *mine = plim_amount(context, PLIM_HOW_ESTIMATED);
-        *others = plim_amount(external.bytes - context, PLIM_HOW_ESTIMATED);
+        return;
     }
+    if (!plim_known(facts->process_other) && plim_known(facts->others)) {
+        *others = part_of(external, facts->others);
+        *mine = plim_amount(external.bytes - others->bytes, PLIM_HOW_COMPUTED);
+        return;
+    }
+    *mine = plim_known(facts->process_other) ? part_of(external, facts->process_other)
+                                             : plim_amount(context, PLIM_HOW_ESTIMATED);
+    *others = plim_amount(external.bytes - mine->bytes,
+                          mine->how == PLIM_HOW_ESTIMATED ? PLIM_HOW_ESTIMATED : PLIM_HOW_COMPUTED);
 }
 
 /* What the owners leave over of the total. Only when all of the device is known. */
