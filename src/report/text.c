@@ -246,27 +246,17 @@ static void ledger_title(struct plim_buf *out, const struct plim_ledger *ledger,
     plim_text_heading(out, title, style);
 }
 
-void plim_text_ledger(struct plim_buf *out, const struct plim_ledger *ledger,
-                      const struct plim_text_style *style)
+/* Owners of nothing are left out; free bytes are always worth a line. */
+static bool is_shown(const struct plim_ledger *ledger, int owner)
 {
-    size_t label_columns = 0;
-    bool estimated = false;
-    for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
-        if (plim_known(ledger->owner[i])) {
-            size_t n = strlen(owner_label((enum plim_owner)i));
-            label_columns = n > label_columns ? n : label_columns;
-            estimated |= ledger->owner[i].how == PLIM_HOW_ESTIMATED;
-        }
-    }
-    if (label_columns == 0) {
-        return;
-    }
-    ledger_title(out, ledger, style);
-    for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
-        if (plim_known(ledger->owner[i])) {
-            ledger_row(out, (enum plim_owner)i, ledger, label_columns, style);
-        }
-    }
+    return plim_known(ledger->owner[owner]) &&
+           (ledger->owner[owner].bytes > 0 || owner == PLIM_OWNER_FREE);
+}
+
+/* "request 194 MiB; allowed 7.20 GiB; at the failure; ~ estimated" */
+static void ledger_note(struct plim_buf *out, const struct plim_ledger *ledger, bool estimated,
+                        const struct plim_text_style *style)
+{
     char size[PLIM_BYTES_TEXT];
     const char *sep = "  ";
     ansi(out, style, ANSI_DIM);
@@ -288,6 +278,30 @@ void plim_text_ledger(struct plim_buf *out, const struct plim_ledger *ledger,
     plim_buf_text(out, *sep == ';' || estimated ? "\n" : "");
 }
 
+void plim_text_ledger(struct plim_buf *out, const struct plim_ledger *ledger,
+                      const struct plim_text_style *style)
+{
+    size_t label_columns = 0;
+    bool estimated = false;
+    for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
+        if (is_shown(ledger, i)) {
+            size_t n = strlen(owner_label((enum plim_owner)i));
+            label_columns = n > label_columns ? n : label_columns;
+            estimated |= ledger->owner[i].how == PLIM_HOW_ESTIMATED;
+        }
+    }
+    if (label_columns == 0) {
+        return;
+    }
+    ledger_title(out, ledger, style);
+    for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
+        if (is_shown(ledger, i)) {
+            ledger_row(out, (enum plim_owner)i, ledger, label_columns, style);
+        }
+    }
+    ledger_note(out, ledger, estimated, style);
+}
+
 void plim_text_counterfactuals(struct plim_buf *out, const struct plim_finding_set *set,
                                const struct plim_text_style *style)
 {
@@ -295,9 +309,16 @@ void plim_text_counterfactuals(struct plim_buf *out, const struct plim_finding_s
     if (set->counterfactuals.n == 0) {
         return;
     }
+    bool any_fits = false;
+    plim_vec_foreach (c, &set->counterfactuals) {
+        any_fits |= c->fits == PLIM_FITS_YES;
+    }
     plim_text_heading(out, "Would the request have fitted?", style);
     plim_vec_foreach (c, &set->counterfactuals) {
-        plim_text_wrap(out, marks[c->fits], c->text, style);
+        if (!any_fits ||
+            c->fits == PLIM_FITS_YES) { /* what would not have helped only when nothing would */
+            plim_text_wrap(out, marks[c->fits], c->text, style);
+        }
     }
 }
 
