@@ -343,7 +343,9 @@ enum plim_status plim__build_set(struct plim_build *b, struct plim_value dict,
     if (dict.kind != PLIM_V_CELL) {
         return plim__fail(err, PLIM_E_DATA, "pairs are set on a value that is no dict");
     }
-    PLIM_TRY(settle_values(b, dict, pairs + 1, n ? 2 * n - 1 : 0, 2, err));
+    if (n > 0) {
+        PLIM_TRY(settle_values(b, dict, pairs + 1, 2 * n - 1, 2, err));
+    }
     uint32_t cell = plim__cell_of(b, dict);
     enum plim_cell_kind kind = plim__cell_kind(cell);
     if (kind == PLIM_CELL_DICT) {

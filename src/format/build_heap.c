@@ -215,7 +215,34 @@ static void set_count(uint64_t *field, uint8_t *has, unsigned bit, struct plim_v
     }
 }
 
-/* The blocks of a segment become one run; scattered ones are copied together. */
+/* Copy scattered blocks together, so that they are one run; the list then stands for the copies. */
+static enum plim_status gather_blocks(struct plim_build *b, struct plim_raw_segment *s,
+                                      struct plim_value list, size_t n, struct plim_err *err)
+{
+    struct plim_run run = {(uint32_t)b->blocks.n, 0, PLIM_CELL_BLOCK};
+    for (size_t i = 0; i < n; i++) {
+        uint32_t item = 0;
+        struct plim_value it = plim__build_item(b, list, i, &item);
+        if (it.kind != PLIM_V_CELL || plim__cell_kind(item) != PLIM_CELL_BLOCK ||
+            b->blocks.n >= PLIM_CELL_INDEX_MAX) {
+            s->has |= PLIM_IS_BAD;
+            continue;
+        }
+        PLIM_TRY(plim_vec_reserve(&b->blocks, 1, err));
+        b->blocks.items[b->blocks.n++] = b->blocks.items[plim__cell_index(item)];
+        run.n++;
+    }
+    s->s.first_block = run.first;
+    s->s.n_blocks = run.n;
+    if (run.n > 0 && b->runs.n < PLIM_CELL_INDEX_MAX) {
+        PLIM_TRY(plim_vec_push(&b->runs, err, run));
+        b->cells.items[list.u] = plim__cell(PLIM_CELL_RUN, b->runs.n - 1) | PLIM_CELL_USED;
+    }
+    return PLIM_OK;
+}
+
+/* The blocks of a segment are one run. Two segments may name the same one here (a dict that is
+ * replaced later); which of them counts shows at the end. */
 static enum plim_status set_blocks(struct plim_build *b, struct plim_raw_segment *s,
                                    struct plim_value v, struct plim_err *err)
 {
@@ -225,10 +252,6 @@ static enum plim_status set_blocks(struct plim_build *b, struct plim_raw_segment
         return PLIM_OK;
     }
     uint32_t cell = plim__cell_of(b, v);
-    if (n > 0 && (cell & PLIM_CELL_USED)) { /* the list is another segment's already */
-        s->has |= PLIM_IS_BAD;
-        return PLIM_OK;
-    }
     b->cells.items[v.u] |= PLIM_CELL_USED;
     if (plim__cell_kind(cell) == PLIM_CELL_RUN) {
         struct plim_run run = b->runs.items[plim__cell_index(cell)];
@@ -238,21 +261,7 @@ static enum plim_status set_blocks(struct plim_build *b, struct plim_raw_segment
             return PLIM_OK;
         }
     }
-    s->s.first_block = (uint32_t)b->blocks.n;
-    s->s.n_blocks = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t item = 0;
-        struct plim_value it = plim__build_item(b, v, i, &item);
-        if (it.kind != PLIM_V_CELL || plim__cell_kind(item) != PLIM_CELL_BLOCK ||
-            b->blocks.n >= PLIM_CELL_INDEX_MAX) {
-            s->has |= PLIM_IS_BAD;
-            continue;
-        }
-        PLIM_TRY(plim_vec_reserve(&b->blocks, 1, err));
-        b->blocks.items[b->blocks.n++] = b->blocks.items[plim__cell_index(item)];
-        s->s.n_blocks++;
-    }
-    return PLIM_OK;
+    return gather_blocks(b, s, v, n, err);
 }
 
 /* The fields of a segment that name something else than a number. */

@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+#define MAX_DEVICES 4096u /* that plim_snapshot_device() takes */
+
 /* -- heaps --------------------------------------------------------------------------------------- */
 
 struct place {
@@ -49,7 +51,8 @@ static const char *segment_trouble(const struct plim_raw_segment *s)
     if (s->s.addr > UINT64_MAX - s->s.size) {
         return "address and size pass the end of the address space; the segment is left out";
     }
-    return s->device >= 4096 ? "device number is not plausible; the segment is left out" : NULL;
+    return s->device >= MAX_DEVICES ? "device number is not plausible; the segment is left out"
+                                    : NULL;
 }
 
 /* The usable segments of the list, sorted by device and address. */
@@ -103,42 +106,64 @@ static void complete_block(const struct plim_build *b, const struct plim_raw_blo
     }
 }
 
+/* A finding about block i of the segment at p. */
+static void block_finding(struct plim_build *b, const struct place *p, uint32_t i, const char *text)
+{
+    char where[64];
+    snprintf(where, sizeof(where), "segments[%u].blocks[%u]", p->at, i);
+    plim_snapshot_finding(&b->snap, (uint32_t)p->device, where, "%s", text);
+}
+
+/* Is the block usable? A finding when not, or when something about it is odd. */
+static bool accept_block(struct plim_build *b, const struct place *p, uint32_t i,
+                         const struct plim_raw_block *raw)
+{
+    uint64_t room = b->segments.items[p->raw].s.size;
+    if (raw->has & PLIM_IS_TAKEN) {
+        block_finding(b, p, i, "the block is listed twice; counted once");
+        return false;
+    }
+    if (!(raw->has & PLIM_HAS_SIZE) || raw->b.size == 0 || raw->b.size > room) {
+        block_finding(b, p, i,
+                      "size is missing, zero, negative or larger than the segment; left out");
+        return false;
+    }
+    if (raw->has & PLIM_IS_BAD) {
+        block_finding(b, p, i, "a field is negative or of a wrong type");
+    }
+    return true;
+}
+
 static enum plim_status add_blocks(struct plim_build *b, struct plim_heap *heap,
                                    const struct place *p, struct plim_err *err)
 {
-    char where[64];
-    struct plim_raw_segment *s = &b->segments.items[p->raw];
-    uint64_t running = s->s.addr;
-    size_t first = heap->blocks.n;
+    struct plim_segment *s = &b->segments.items[p->raw].s;
+    struct plim_raw_block *blocks = b->blocks.items + s->first_block;
+    uint32_t listed = s->n_blocks;
+    uint64_t running = s->addr;
     bool sorted = true;
-    PLIM_TRY(plim_vec_reserve(&heap->blocks, s->s.n_blocks, err));
-    for (uint32_t i = 0; i < s->s.n_blocks; i++) {
-        struct plim_raw_block *raw = &b->blocks.items[s->s.first_block + i];
+    s->first_block = (uint32_t)heap->blocks.n;
+    s->n_blocks = 0;
+    if (listed > 0 && (blocks[0].has & PLIM_IS_TAKEN)) {
+        block_finding(b, p, 0, "the blocks are those of another segment; counted once");
+        return PLIM_OK;
+    }
+    PLIM_TRY(plim_vec_reserve(&heap->blocks, listed, err));
+    for (uint32_t i = 0; i < listed; i++) {
         struct plim_block *out = &heap->blocks.items[heap->blocks.n];
-        snprintf(where, sizeof(where), "segments[%u].blocks[%u]", p->at, i);
-        if ((raw->has & PLIM_IS_TAKEN) || !(raw->has & PLIM_HAS_SIZE) || raw->b.size == 0 ||
-            raw->b.size > s->s.size) {
-            plim_snapshot_finding(
-                &b->snap, (uint32_t)p->device, where,
-                "size is missing, zero, negative, larger than the segment, or the "
-                "block is listed twice; left out");
+        if (!accept_block(b, p, i, &blocks[i])) {
             continue;
         }
-        if (raw->has & PLIM_IS_BAD) {
-            plim_snapshot_finding(&b->snap, (uint32_t)p->device, where,
-                                  "a field is negative or of a wrong type");
-        }
-        raw->has |= PLIM_IS_TAKEN;
-        complete_block(b, raw, running, out);
+        blocks[i].has |= PLIM_IS_TAKEN;
+        complete_block(b, &blocks[i], running, out);
         out->segment = (uint32_t)heap->segments.n;
         sorted = sorted && out->addr >= running;
         running = plim_add_sat(out->addr, out->size);
         heap->blocks.n++;
+        s->n_blocks++;
     }
-    s->s.n_blocks = (uint32_t)(heap->blocks.n - first);
-    s->s.first_block = (uint32_t)first;
     if (!sorted) {
-        qsort(heap->blocks.items + first, s->s.n_blocks, sizeof(struct plim_block), by_addr);
+        qsort(heap->blocks.items + s->first_block, s->n_blocks, sizeof(struct plim_block), by_addr);
     }
     return PLIM_OK;
 }
@@ -375,7 +400,13 @@ enum plim_status plim__build_traces(struct plim_build *b, struct plim_value trac
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %zu traces", n);
     }
     uint32_t cell = plim__cell_of(b, traces);
-    if (plim__cell_kind(cell) == PLIM_CELL_RUN) { /* one flat list: a single device's trace */
+    bool flat = plim__cell_kind(cell) == PLIM_CELL_RUN;
+    if (!flat && n > MAX_DEVICES) {
+        plim_snapshot_finding(&b->snap, 0, "device_traces", "has %zu lists; only %u are read", n,
+                              MAX_DEVICES);
+        n = MAX_DEVICES;
+    }
+    if (flat) { /* one flat list: a single device's trace */
         st = take_trace(b, traces, 0, spans, &n_spans, err);
     } else {
         for (size_t i = 0; i < n && st == PLIM_OK; i++) {

@@ -249,8 +249,8 @@ static enum plim_status open_level(struct json *j, bool dict, struct plim_err *e
 /* The items that wait go into the container of the innermost level. */
 static enum plim_status flush(struct json *j, struct level *level, struct plim_err *err)
 {
-    struct plim_value *items = j->values.items + level->base;
     size_t n = j->values.n - level->base;
+    struct plim_value *items = n > 0 ? j->values.items + level->base : NULL;
     if (!level->exists) {
         enum plim_cell_kind kind = level->dict ? PLIM_CELL_DICT : PLIM_CELL_LIST;
         PLIM_TRY(plim__build_new(j->b, kind, &level->container, err));
@@ -277,8 +277,8 @@ static enum plim_status add_value(struct json *j, struct plim_value v, struct pl
 static enum plim_status close_level(struct json *j, struct plim_err *err)
 {
     struct level level = j->levels.items[--j->levels.n];
-    const struct plim_value *items = j->values.items + level.base;
     size_t n = j->values.n - level.base;
+    const struct plim_value *items = n > 0 ? j->values.items + level.base : NULL;
     if (!level.dict && !level.exists && n == 2 && items[0].kind == PLIM_V_INT &&
         items[1].kind == PLIM_V_INT) { /* as a pool id is written */
         PLIM_TRY(plim__build_pair(j->b, items[0].u, items[1].u, &level.container, err));

@@ -125,11 +125,36 @@ static enum plim_content_kind refuse_rest(const uint8_t *p, size_t n, struct pli
                   oom ? "`plimsoll explain` reads messages and logs" : HOW_TO_DUMP);
 }
 
+/* GLOBAL: the letter c and two lines with dotted names. */
+static bool is_global(const uint8_t *p, size_t n)
+{
+    unsigned lines = 0;
+    if (n == 0 || p[0] != 'c') {
+        return false;
+    }
+    for (size_t i = 1; i < n && lines < 2; i++) {
+        bool name = (p[i] >= 'a' && p[i] <= 'z') || (p[i] >= 'A' && p[i] <= 'Z') ||
+                    (p[i] >= '0' && p[i] <= '9') || p[i] == '_' || p[i] == '.';
+        if (p[i] != '\n' && !name) {
+            return false;
+        }
+        lines += p[i] == '\n';
+    }
+    return lines == 2;
+}
+
 /* Protocols 0 and 1 have no magic number, but their containers begin in few ways. */
 static bool is_old_pickle(const uint8_t *p, size_t n)
 {
-    if (n >= 3 && p[0] == '(' && (p[1] == 'd' || p[1] == 'l')) {
+    size_t mark = n > 0 && p[0] == '(';
+    if (is_global(p + mark, n - mark)) {
+        return true; /* refused later, with the name of the opcode */
+    }
+    if (n >= 3 && mark && (p[1] == 'd' || p[1] == 'l') && memchr("pqr.(]}SVXI", p[2], 11)) {
         return true; /* MARK DICT or MARK LIST */
+    }
+    if (n >= 3 && mark && p[1] == 'S' && (p[2] == '\'' || p[2] == '"')) {
+        return true;
     }
     return n >= 2 && (p[0] == '}' || p[0] == ']') && (p[1] == 'q' || p[1] == '.' || p[1] == '(');
 }

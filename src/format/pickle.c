@@ -39,9 +39,7 @@ enum plim_status plim__pickle_fail(struct plim_pickle *vm, struct plim_err *err,
                                    enum plim_status status, const char *what)
 {
     const char *name = plim__pickle_op_name(vm->op);
-    plim__fail(err, status, "%s at opcode %s", what, name ? name : "?");
-    plim__err_at(err, vm->op_pos);
-    return status;
+    return plim__fail(err, status, "%s (opcode %s)", what, name ? name : "?");
 }
 
 /* -- stack --------------------------------------------------------------------------------------- */
@@ -110,7 +108,9 @@ enum plim_status plim__pickle_put(struct plim_pickle *vm, uint64_t key, struct p
     while (vm->memo.n <= key) {
         PLIM_TRY(plim_vec_push(&vm->memo, err, PLIM_PACKED_NONE));
     }
-    vm->memo_n += vm->memo.items[key] == PLIM_PACKED_NONE;
+    if (vm->memo.items[key] == PLIM_PACKED_NONE) { /* new, unless it was far out before */
+        vm->memo_n += !plim_map_take(&vm->far, key, NULL);
+    }
     vm->memo.items[key] = packed;
     return PLIM_OK;
 }
@@ -428,6 +428,7 @@ static enum plim_status loop(struct plim_pickle *vm, struct plim_err *err)
     while (!vm->stopped) {
         if (UNLIKELY(r.p >= r.safe || r.sp >= r.top)) {
             save(vm, &r);
+            vm->op_pos = plim__window_pos(vm->w);
             PLIM_TRY(replenish(vm, err));
             load(vm, &r);
         }

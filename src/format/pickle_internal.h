@@ -36,7 +36,7 @@ static inline void plim__pickle_push(struct plim_pickle *vm, struct plim_value v
     vm->stack[vm->n++] = v;
 }
 
-/* Fail at the current opcode. */
+/* Fail with the name of the current opcode; its place is added in plim__pickle_run(). */
 enum plim_status plim__pickle_fail(struct plim_pickle *vm, struct plim_err *err,
                                    enum plim_status status, const char *what);
 

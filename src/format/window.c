@@ -33,8 +33,12 @@ enum plim_status plim__window_fill(struct plim_window *w, struct plim_err *err)
     w->end = rest;
     while (!w->eof && w->end < PLIM_WINDOW_BYTES) {
         size_t got = 0;
-        PLIM_TRY(w->source->read(w->source->self, w->buf + w->end, PLIM_WINDOW_BYTES - w->end, &got,
-                                 err));
+        enum plim_status st = w->source->read(w->source->self, w->buf + w->end,
+                                              PLIM_WINDOW_BYTES - w->end, &got, err);
+        if (st != PLIM_OK) {
+            plim__err_at(err, w->base + w->end);
+            return st;
+        }
         w->eof = got == 0;
         w->end += got;
     }
