@@ -124,22 +124,13 @@ static void note_failure(struct run *r)
     out->peak.stranded = plim_max_u64(out->peak.stranded, stranded_of(&g));
 }
 
-static uint64_t scaled(const struct plim_request *request, double scale)
-{
-    if (scale <= 0 || plim_request_kept(request)) {
-        return request->size;
-    }
-    double size = (double)request->size * scale;
-    return size < 1 ? 1 : size >= 0x1p60 ? UINT64_C(1) << 60 : (uint64_t)size;
-}
-
 static enum plim_status loop(struct run *r, struct plim_err *err)
 {
-    double scale = r->setup->scale == 1 ? 0 : r->setup->scale;
     for (size_t i = 0; i < r->q->items.n; i++) {
         const struct plim_request *request = &r->q->items.items[i];
         bool failed = false;
-        PLIM_TRY(plim__stage_run(&r->stage, request, scaled(request, scale), &failed, err));
+        PLIM_TRY(plim__stage_run(&r->stage, request, plim__request_scaled(request, r->setup->scale),
+                                 &failed, err));
         if (plim_request_kind(request) != PLIM_REQUEST_ALLOC) {
             continue;
         }

@@ -20,6 +20,16 @@ struct plim__stage {
     size_t n_pools;      /* of the next two */
 };
 
+/* Bytes of an ALLOC when those that are freed again grow by a factor (0 or 1: none). */
+static inline uint64_t plim__request_scaled(const struct plim_request *r, double scale)
+{
+    if (scale <= 0 || scale == 1 || plim_request_kept(r)) {
+        return r->size;
+    }
+    double size = (double)r->size * scale;
+    return size < 1 ? 1 : size >= 0x1p60 ? UINT64_C(1) << 60 : (uint64_t)size;
+}
+
 /* Make device and model, register streams and pools. Undo with plim__stage_fini, also after an error. */
 PLIM_MUST_USE enum plim_status
 plim__stage_init(struct plim__stage *s, const struct plim_requests *q, const struct plim_conf *conf,
