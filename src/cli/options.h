@@ -34,6 +34,7 @@
     X(diff, "A B", 2, 2, 0, "say what grew between two snapshots")                                 \
     X(replay, "SNAPSHOT", 1, 1, 0,                                                                 \
       "run a recorded trace under other settings or on another device")                            \
+    X(tune, "SNAPSHOT", 1, 1, 0, "find the settings under which a recorded trace runs best")       \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -119,6 +120,20 @@
       "compare the model with the recording, entry by entry, under its own settings")              \
     X(S, check, FLAG, "check", 0, NULL, NULL,                                                      \
       "exit with 1 when a request fails, or when the self-check finds a difference")               \
+    PLIM_OPTIONS_READING(X, S)                                                                     \
+    PLIM_OPTIONS_DEVICE(X, S)                                                                      \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_tune(X, S)                                                                    \
+    X(S, vary, TEXT, "vary", 0, "KEY", NULL,                                                       \
+      "change only this setting, or device-memory: the smallest card that fits")                   \
+    X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
+      "with --vary: the settings that stay (default: those of the recording)")                     \
+    PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
+    X(S, threads, COUNT, "threads", 0, "N", NULL,                                                  \
+      "replays at the same time (default: processors, at most 8)")                                 \
+    X(S, rows, COUNT, "rows", 0, "N", NULL, "rows of the table in text and Markdown (default 20)") \
+    X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 when no setting serves every request")  \
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")

@@ -29,7 +29,9 @@ static enum plim_status prepare(const struct plim_replay_words *words, struct pl
     }
     uint64_t known = plim_replay_capacity(&in->requests);
     in->capacity = known ? plim_add_sat(known, in->external) : 0;
-    in->capacity_by = known ? "computed" : "unknown";
+    in->capacity_by = !known                                                    ? "unknown"
+                      : in->requests.recorded_failure && !in->requests.cap_seen ? "computed"
+                                                                                : "estimated";
     return PLIM_OK;
 }
 

@@ -14,7 +14,7 @@ struct plim_replay_input {
     struct plim_torch_version version;
     uint64_t capacity; /* bytes; 0: no limit */
     uint64_t external;
-    const char *capacity_by; /* "given", "computed", "unknown" */
+    const char *capacity_by; /* "given", "computed", "estimated", "unknown" */
 };
 
 /* The options by which the two verbs say that. */

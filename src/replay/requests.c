@@ -255,8 +255,9 @@ static void learn_capacity(struct plim__builder *b, uint64_t reserved)
             reserved = plim_sub_sat(reserved, e->size);
         } else if (e->action == PLIM_ACTION_ALLOC) {
             b->last_alloc = i;
-        } else if (e->action == PLIM_ACTION_OOM && q->recorded_capacity == 0 &&
+        } else if (e->action == PLIM_ACTION_OOM && !q->recorded_failure &&
                    e->size < PLIM_TORCH_TOO_LARGE) {
+            q->recorded_failure = true;
             /* Growing an expandable segment may take up to a page more than the request. */
             uint64_t need = plim_round_segment(e->size, q->conf.large_segment) +
                             (q->conf.expandable ? 2 * q->conf.large_segment : 0);
@@ -302,6 +303,9 @@ static enum plim_status build(struct plim__builder *b, const struct plim_request
     PLIM_TRY(plim_vec_reserve(&q->items, n / 3 * 2 + 16, err));
     for (size_t i = 0; i < n;) {
         PLIM_TRY(step(b, &i, err));
+    }
+    if (q->recorded_capacity == 0 && q->own_bursts > 0) {
+        q->recorded_capacity = peaks.reserved;
     }
     return PLIM_OK;
 }

@@ -107,9 +107,10 @@ struct plim_requests {
     struct plim_conf conf;           /* the settings of the recording */
     bool conf_known;                 /* false: the snapshot has none, or they cannot be parsed */
     uint64_t recorded_peak_reserved; /* in the recording, bytes */
-    /* Bytes that the allocator could have in all, from a failure in the recording: reserved + free.
-     * 0 when nothing failed. */
+    /* Bytes that the allocator could have in all: reserved + free at a failure in the recording; when
+     * none failed but some had to give the cache back first, the most it had. 0: not known. */
     uint64_t recorded_capacity;
+    bool recorded_failure; /* some request failed in the recording */
     bool cap_seen; /* it failed though the device had room: a memory cap, below recorded_capacity */
     uint64_t own_bursts;  /* releases that failing allocations caused */
     uint64_t user_bursts; /* releases that the program caused */

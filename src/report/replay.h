@@ -20,7 +20,7 @@ struct plim_replay_view {
     const struct plim_replay_setup *setup;
     const struct plim_replay_result *result;
     const char *conf;        /* the settings as a text */
-    const char *capacity_by; /* "given", "computed" or "unknown" */
+    const char *capacity_by; /* "given", "computed", "estimated" or "unknown" */
 };
 
 void plim_text_replay(struct plim_buf *out, const struct plim_replay_view *view,

@@ -54,12 +54,10 @@ static const char *title(const struct plim_replay_view *v, struct plim_arena *ar
     const struct plim_torch_version version = v->setup->conf->version;
     const char *where = "a device without limit";
     if (v->setup->capacity > 0) {
-        where = plim_arena_sayf(arena, "%s, %s of it used by others%s",
-                                bytes_text(arena, v->setup->capacity),
-                                bytes_text(arena, v->setup->external),
-                                strcmp(v->capacity_by, "computed") == 0
-                                    ? " (computed from the failure in the recording)"
-                                    : "");
+        where = plim_arena_sayf(
+            arena, "%s, %s of it used by others%s", bytes_text(arena, v->setup->capacity),
+            bytes_text(arena, v->setup->external),
+            strcmp(v->capacity_by, "given") != 0 ? " (worked out from the recording)" : "");
     }
     return plim_arena_sayf(arena, "Replay under %s, torch %u.%u, on %s",
                            v->conf[0] ? v->conf : "default settings", version.major, version.minor,

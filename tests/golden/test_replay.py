@@ -100,6 +100,66 @@ class Replays(unittest.TestCase):
         self.assertGreater(more, one)
         self.assertLess(more, one * 1.2)
 
+    def tune(self, name, *args):
+        truth = json.loads((TUNE / f"{name}.json").read_text(encoding="utf-8"))
+        return plimsoll("tune", self.trace[name], "--format", "json",
+                        "--device-memory", truth["device_total_bytes"],
+                        "--external", truth["driver_overhead_bytes"], *args)
+
+    def test_the_search_ranks_and_bounds(self):
+        """tune tries at least 64 settings, finds those that fit, and bounds them"""
+        got = self.tune("kv-growth")
+        runs = got["runs"]
+        self.assertGreaterEqual(len(runs), 64)
+        self.assertEqual(len({run["conf"] for run in runs if run["conf"]}), len([r for r in runs if r["conf"]]))
+        fits = [run["fits"] for run in runs]
+        self.assertEqual(fits, sorted(fits, reverse=True))
+        self.assertIn("expandable_segments:True", {r["conf"] for r in runs if r["fits"]})
+        self.assertLessEqual(got["bound"]["live_bytes"], got["bound"]["packed_bytes"])
+        for run in runs:
+            if run["fits"]:
+                self.assertGreaterEqual(run["peak"]["reserved_bytes"], got["bound"]["live_bytes"], run["conf"])
+            if "needs_bytes" in run:
+                self.assertGreaterEqual(run["needs_bytes"], got["bound"]["live_bytes"], run["conf"])
+
+    def test_runs_of_a_search_are_replays(self):
+        """a run of tune is what replay says about the same settings"""
+        truth = json.loads((TUNE / "kv-growth.json").read_text(encoding="utf-8"))
+        runs = {run["conf"]: run for run in self.tune("kv-growth")["runs"]}
+        known = [run for run in truth["runs"] if run["conf"] in runs]
+        self.assertGreaterEqual(len(known), 5)
+        for run in known:
+            for key in ("first_oom", "peak", "counters"):
+                self.assertEqual(runs[run["conf"]][key], run[key], f"{run['conf']}: {key}")
+
+    def test_when_nothing_helps_it_says_so(self):
+        """tune says that no setting helps when more is wanted at once than there is"""
+        got = self.tune("streams")
+        self.assertIsNone(got["recommended"])
+        self.assertIn("No setting helps", got["summary"])
+        self.assertGreater(got["bound"]["live_bytes"], 24 * 2**30 - 524288000)
+
+    def test_the_number_of_threads_changes_nothing(self):
+        """one thread and four give the same answer"""
+        self.assertEqual(self.tune("kv-growth", "--threads", 1), self.tune("kv-growth", "--threads", 4))
+
+    def test_the_smallest_card_is_tight(self):
+        """the smallest card that fits serves the run, the next smaller one does not"""
+        got = plimsoll("tune", self.trace["kv-growth"], "--format", "json", "--vary", "device-memory",
+                       "--external", 524288000)
+        best = got["recommended"]["run"]
+        self.assertTrue(got["runs"][best]["fits"])
+        self.assertFalse(any(run["fits"] for run in got["runs"][:best]))
+        self.assertGreater(best, 0)
+
+    def test_one_key_varies_and_the_rest_stays(self):
+        """with --vary only that key differs between the runs"""
+        got = self.tune("kv-growth", "--vary", "max_split_size_mb", "--conf", "roundup_power2_divisions:8")
+        for run in got["runs"]:
+            keys = {pair.split(":")[0] for pair in run["conf"].split(",")}
+            self.assertLessEqual(keys, {"roundup_power2_divisions", "max_split_size_mb"})
+            self.assertIn("roundup_power2_divisions:8", run["conf"])
+
 
 if __name__ == "__main__":
     plimtest.main()

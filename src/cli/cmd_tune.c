@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* plimsoll tune SNAPSHOT: many settings on the recorded requests, ranked, with one recommendation. */
+
+#include "cli/replay_input.h"
+#include "report/tune.h"
+
+static void write_answer(struct plim_cli *cli, const char *format,
+                         const struct plim_tune_view *view)
+{
+    if (plim_cli_is(format, "json")) {
+        struct plim_jsonw w;
+        plim_jsonw_init(&w, &cli->out, false);
+        plim_json_tune(&w, view);
+    } else if (plim_cli_is(format, "markdown")) {
+        plim_markdown_tune(&cli->out, view);
+    } else {
+        struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
+        plim_text_tune(&cli->out, view, &style);
+    }
+}
+
+static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *opts,
+                             const struct plim_replay_input *in, struct plim_err *err)
+{
+    struct plim_tune result;
+    struct plim_tune_options options = {
+        .version = in->version,
+        .capacity = in->capacity,
+        .external = in->external,
+        .scale = opts->scale.given ? opts->scale.value : 1,
+        .base = opts->conf,
+        .vary = opts->vary,
+        .threads =
+            opts->threads.given && opts->threads.value <= 64 ? (unsigned)opts->threads.value : 0,
+    };
+    PLIM_TRY(plim_tune(&in->requests, &options, &result, err));
+    struct plim_tune_view view = {
+        .requests = &in->requests,
+        .options = &options,
+        .tune = &result,
+        .capacity_by = in->capacity_by,
+        .rows = opts->rows.given && opts->rows.value < 100000 ? (uint32_t)opts->rows.value : 0,
+    };
+    write_answer(cli, opts->format, &view);
+    bool fits = result.runs.n > 0 && !result.runs.items[0].result.failed;
+    if (opts->vary) {
+        fits = result.recommended != PLIM_NO_ID;
+    }
+    cli->exit_code = opts->check && !fits ? 1 : 0;
+    plim_tune_fini(&result);
+    return PLIM_OK;
+}
+
+enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune *opts,
+                               struct plim_err *err)
+{
+    struct plim_replay_input in;
+    struct plim_replay_words words = {
+        .path = cli->args[0],
+        .limits = {.memory = opts->memory_budget.value,
+                   .string = opts->max_string.value,
+                   .memo = opts->max_memo.value,
+                   .nesting = opts->max_nesting.value},
+        .device = opts->device,
+        .device_memory = opts->device_memory,
+        .external = opts->external,
+        .torch_version = opts->torch_version,
+    };
+    if (opts->scale.given && !(opts->scale.value > 0 && opts->scale.value <= 1000)) {
+        return plim__fail(err, PLIM_E_USAGE, "--scale must be above 0 and at most 1000");
+    }
+    if (opts->conf && !opts->vary) {
+        return plim__fail(err, PLIM_E_USAGE,
+                          "--conf says what stays when one key varies: add --vary");
+    }
+    PLIM_TRY(plim_replay_input(&words, &in, err));
+    enum plim_status st = tune(cli, opts, &in, err);
+    plim_replay_input_fini(&in);
+    return st;
+}
