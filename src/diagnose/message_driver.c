@@ -174,14 +174,12 @@ void plim__judge_startup(struct plim__case *c)
         plim__verdict(
             c, PLIM_CLASS_CONFIGURATION, PLIM_SUBCLASS_ENGINE_BUDGET, 0.8,
             "Only a context is in use; the share asked for leaves no room even for that.");
-        plim__advice(
-            c,
-            share->set
-                ? plim__say(c, "Lower --gpu-memory-utilization from %.2f to %.2f", share->real,
-                            (double)(free.bytes / PLIM_MIB) / (double)(total.bytes / PLIM_MIB) -
-                                0.01)
-                : "Lower --gpu-memory-utilization",
-            "It is a share of the whole device, context included.");
+        plim__advice(c,
+                     share->set
+                         ? plim__say(c, "Lower --gpu-memory-utilization from %.2f to %.2f",
+                                     share->real, (double)free.bytes / (double)total.bytes - 0.01)
+                         : "Lower --gpu-memory-utilization",
+                     "It is a share of the whole device, context included.");
         return;
     }
     c->set->ledger.owner[PLIM_OWNER_OTHER_PROCESSES] = used;
@@ -197,11 +195,10 @@ void plim__judge_startup(struct plim__case *c)
                                        plim__size(c, total.bytes), plim__size(c, desired.bytes)));
     }
     plim__advise_external(c);
-    plim__advice(
-        c,
-        plim__say(c, "Or share the device: --gpu-memory-utilization %.2f",
-                  (double)(free.bytes / PLIM_MIB) / (double)(total.bytes / PLIM_MIB) - 0.02),
-        "The share counts from the whole device, so it has to be below what is free.");
+    plim__advice(c,
+                 plim__say(c, "Or share the device: --gpu-memory-utilization %.2f",
+                           (double)free.bytes / (double)total.bytes - 0.02),
+                 "The share counts from the whole device, so it has to be below what is free.");
 }
 
 void plim__judge_growth(struct plim__case *c)

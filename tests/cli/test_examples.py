@@ -5,8 +5,8 @@
 A code block (``` in a man page source, ```console in Markdown) whose lines start with `$ ` is an example. The
 commands of one block run one after the other in an empty folder that holds the files of EXAMPLE_FILES; in
 Markdown, paths below tests/data work too. Lines without `$ ` after a command are its output: they must match, with
-`...` alone on a line for any lines and `*` for any text. A block with `# exit N` behind its last command must
-exit with N. A block after a line that holds "plimsoll: no test" (a comment of the format) is only read by people.
+`...` alone on a line for any lines and `*` for any text. A block with `# exit N` behind its last command, or on a line
+of its own, must exit with N. A block after a line that holds "plimsoll: no test" (a comment of the format) is only read by people.
 
     test_examples.py             run all
     test_examples.py --refresh   write the program's present answers into the README's blocks; read the diff!
@@ -84,6 +84,8 @@ def examples(path):
                 if example.steps and example.steps[-1][0].endswith("\\"):
                     command = example.steps.pop()[0][:-1] + command
                 example.steps.append([command, []])
+            elif re.fullmatch(r"# exit (\d+)", line):
+                example.exit = int(line[7:])
             elif example.steps:
                 example.steps[-1][1].append(line)
         if example.steps:
