@@ -58,6 +58,7 @@ STAGES = [
     Stage("format", ["tools/lint.sh format"], tools=["clang-format-16"]),
     Stage("shell", ["tools/lint.sh shell"], tools=["shellcheck"]),
     Stage("spelling", ["tools/lint.sh spelling"], tools=["codespell"]),
+    Stage("portable", ["tools/lint.sh portable"], needs=["build"]),
     Stage("tests", [tests("build")], needs=["build"], tests="build"),
     Stage("oracle-env", ["[ ! -x tools/oracle_env.sh ] || tools/oracle_env.sh"]),
     Stage("tests-oracle", [tests("build", "oracle")], needs=["build", "oracle-env"], tests="build"),

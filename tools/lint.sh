@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Linters. tools/lint.sh [format|shell|spelling|tidy|cppcheck]...   without names: all of these; `analyze`, for
+# Linters. tools/lint.sh [format|shell|spelling|portable|tidy|cppcheck]...   without names: all of these; `analyze`, for
 # people, only when it is named.
 # `tools/lint.sh fix` rewrites the C files in the project's format.
 set -euo pipefail
@@ -22,6 +22,15 @@ lint_spelling() {
         xargs codespell --ignore-words tools/spelling.txt
 }
 
+lint_portable() { # the library and the program use only C11 and POSIX 2008; Linux is for src/device and runtime
+    local file
+    for file in src/{base,heap,format,alloc,replay,serving,diagnose,report,cli}/*.c; do
+        [[ -f $file ]] || continue
+        cc -std=gnu11 -fsyntax-only -D_POSIX_C_SOURCE=200809L -D_XOPEN_SOURCE=700 -D_FILE_OFFSET_BITS=64 \
+            -Iinclude -Isrc -Ibuild/src -w -Werror=implicit-function-declaration "$file"
+    done
+}
+
 lint_tidy() {
     local jobs
     jobs=$(nproc)
@@ -42,14 +51,14 @@ lint_cppcheck() {
 }
 
 if [[ $# -eq 0 ]]; then
-    set -- format shell spelling tidy cppcheck
+    set -- format shell spelling portable tidy cppcheck
 fi
 for name in "$@"; do
     case $name in
-    format | shell | spelling | tidy | analyze | cppcheck) "lint_$name" ;;
+    format | shell | spelling | portable | tidy | analyze | cppcheck) "lint_$name" ;;
     fix) c_files | xargs clang-format-16 -i ;;
     *)
-        echo "usage: tools/lint.sh [format|shell|spelling|tidy|analyze|cppcheck|fix]..." >&2
+        echo "usage: tools/lint.sh [format|shell|spelling|portable|tidy|analyze|cppcheck|fix]..." >&2
         exit 64
         ;;
     esac

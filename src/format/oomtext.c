@@ -112,6 +112,15 @@ static enum plim_status take_next(struct stream *s, size_t from, size_t *next, s
     return take_line(s, from, cover, next, err);
 }
 
+/* Where the line that holds `at` begins, but not before `from`. */
+static size_t line_start(const char *buf, size_t from, size_t at)
+{
+    while (at > from && buf[at - 1] != '\n') {
+        at--;
+    }
+    return at;
+}
+
 /* Work through the buffer; *used is what need not be kept. */
 static enum plim_status scan_buffer(struct stream *s, size_t *used, struct plim_err *err)
 {
@@ -123,8 +132,7 @@ static enum plim_status scan_buffer(struct stream *s, size_t *used, struct plim_
             PLIM_TRY(take_next(s, p, &next, err));
         } else if (plim__oom_find(s->builder->heads, text, p, &at, &n)) {
             size_t from = at > p + BEFORE ? at - BEFORE : p;
-            const char *newline = memrchr(s->buf + from, '\n', at - from);
-            from = newline ? (size_t)(newline - s->buf) + 1 : from;
+            from = line_start(s->buf, from, at);
             s->out->lines += count_lines(s->buf + p, from - p);
             *used = p = from;
             PLIM_TRY(take_line(s, from, at + n, &next, err));
