@@ -138,13 +138,16 @@ static enum plim_status add_blocks(struct plim_build *b, struct plim_heap *heap,
                                    const struct place *p, struct plim_err *err)
 {
     struct plim_segment *s = &b->segments.items[p->raw].s;
-    struct plim_raw_block *blocks = b->blocks.items + s->first_block;
     uint32_t listed = s->n_blocks;
+    struct plim_raw_block *blocks = listed > 0 ? b->blocks.items + s->first_block : NULL;
     uint64_t running = s->addr;
     bool sorted = true;
     s->first_block = (uint32_t)heap->blocks.n;
     s->n_blocks = 0;
-    if (listed > 0 && (blocks[0].has & PLIM_IS_TAKEN)) {
+    if (listed == 0) {
+        return PLIM_OK;
+    }
+    if (blocks[0].has & PLIM_IS_TAKEN) {
         block_finding(b, p, 0, "the blocks are those of another segment; counted once");
         return PLIM_OK;
     }

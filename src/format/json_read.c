@@ -115,7 +115,10 @@ static enum plim_status read_escape(struct json *j, struct plim_err *err)
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     uint8_t c;
     PLIM_TRY(peek(j, &c, err));
-    j->w->at += j->w->at < j->w->end;
+    if (j->w->at == j->w->end) {
+        return cut_short(j, err);
+    }
+    j->w->at++;
     if (c == 'u') {
         return read_unicode(j, err);
     }
@@ -226,6 +229,9 @@ static enum plim_status read_plain(struct json *j, struct plim_value *out, struc
     }
     double v = strtod(run, &end);
     bool number = n > 0 && *end == '\0' && (run[0] == '-' || (run[0] >= '0' && run[0] <= '9'));
+    if (!number && n > 0 && j->w->at == j->w->end) {
+        return cut_short(j, err);
+    }
     if (!number) {
         return fail(j, err, "a value is expected");
     }

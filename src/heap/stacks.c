@@ -101,5 +101,5 @@ const uint32_t *plim_stacks_frames(const struct plim_stacks *stacks, uint32_t st
         return NULL;
     }
     *n = stacks->stacks.items[stack].n;
-    return stacks->frame_ids.items + stacks->stacks.items[stack].first;
+    return *n > 0 ? stacks->frame_ids.items + stacks->stacks.items[stack].first : NULL;
 }
