@@ -150,7 +150,7 @@ static bool is_old_pickle(const uint8_t *p, size_t n)
     if (is_global(p + mark, n - mark)) {
         return true; /* refused later, with the name of the opcode */
     }
-    if (n >= 3 && mark && (p[1] == 'd' || p[1] == 'l') && memchr("pqr.(]}SVXI", p[2], 11)) {
+    if (n >= 3 && mark && (p[1] == 'd' || p[1] == 'l') && p[2] && strchr("pqr.(]}SVXI", p[2])) {
         return true; /* MARK DICT or MARK LIST */
     }
     if (n >= 3 && mark && p[1] == 'S' && (p[2] == '\'' || p[2] == '"')) {

@@ -247,8 +247,8 @@ static inline bool read_frames(struct plim_pickle *vm, const uint8_t **p, size_t
 
 static inline bool fixed_equal(const struct plim_shape_step *step, const uint8_t *p)
 {
-    uint64_t difference = 0;
-    for (unsigned i = 0; i < step->words; i++) {
+    uint64_t difference = (load(p, 8) ^ step->word[0]) & step->mask[0];
+    for (unsigned i = 1; i < step->words; i++) {
         difference |= (load(p + 8 * i, 8) ^ step->word[i]) & step->mask[i];
     }
     return difference == 0;
@@ -290,17 +290,18 @@ static inline void commit_memo(struct plim_pickle *vm, const struct plim_shape *
     struct plim_build *b = vm->b;
     uint32_t *memo = vm->memo.items + vm->memo.n;
     size_t n = 0;
+    unsigned i = 0;
     memo[n++] = plim__pack(plim__value(PLIM_V_CELL, b->cells.n));
     b->cells.items[b->cells.n++] = plim__cell(PLIM_CELL_EVENT, b->events.n);
-    for (unsigned i = 0; i < shape->n_steps; i++) {
-        const struct plim_shape_step *step = &shape->steps[i];
-        for (unsigned k = 0; k < step->n_memo; k++) {
-            memo[n++] = step->memo[k];
-        }
-        if (step->hole == HOLE_FRAMES && f->list_cell != PLIM_PACKED_NONE) {
-            memo[n++] = plim__pack(plim__value(PLIM_V_CELL, b->cells.n));
-            b->cells.items[b->cells.n++] = f->list_cell;
-        }
+    for (; i < shape->memo_before; i++) {
+        memo[n++] = shape->memo[i];
+    }
+    if (f->list_cell != PLIM_PACKED_NONE) {
+        memo[n++] = plim__pack(plim__value(PLIM_V_CELL, b->cells.n));
+        b->cells.items[b->cells.n++] = f->list_cell;
+    }
+    for (; i < shape->n_memo; i++) {
+        memo[n++] = shape->memo[i];
     }
     vm->memo.n += n;
     vm->memo_n += n;
@@ -383,19 +384,20 @@ static bool add_fixed(struct plim_shape_step *step, const uint8_t *p, size_t n)
     return true;
 }
 
-static bool add_memo(struct plim_shape_step *step, struct plim_value v)
+static bool add_memo(struct plim_shape *shape, struct plim_value v)
 {
-    if (step->n_memo >= PLIM_COUNT_OF(step->memo) || v.u > PLIM_PACKED_MAX) {
+    if (shape->n_memo >= PLIM_SHAPE_MEMO || v.u > PLIM_PACKED_MAX) {
         return false;
     }
-    step->memo[step->n_memo++] = plim__pack(v);
+    shape->memo[shape->n_memo++] = plim__pack(v);
     return true;
 }
 
 /* A value that belongs to the fixed bytes: from the memo, a short string, or a pair of small numbers.
  * Moves *p behind it. */
-static bool learn_fixed(struct plim_pickle *vm, struct plim_shape_step *step, const uint8_t **p)
+static bool learn_fixed(struct plim_pickle *vm, struct plim_shape *shape, const uint8_t **p)
 {
+    struct plim_shape_step *step = &shape->steps[shape->n_steps];
     const uint8_t *q = *p;
     struct plim_value v;
     uint32_t packed;
@@ -419,7 +421,7 @@ static bool learn_fixed(struct plim_pickle *vm, struct plim_shape_step *step, co
     } else {
         return false;
     }
-    if (*q++ != PLIM_OP_MEMOIZE || !add_memo(step, v)) {
+    if (*q++ != PLIM_OP_MEMOIZE || !add_memo(shape, v)) {
         return false;
     }
     bool ok = add_fixed(step, *p, (size_t)(q - *p));
@@ -473,13 +475,14 @@ static bool learn_pair(struct plim_pickle *vm, struct plim_shape *shape, const u
     enum hole hole = hole_of(packed & PLIM_PACKED_MAX);
     *p = q;
     if (hole == HOLE_NONE) {
-        return learn_fixed(vm, step, p) && *p < end;
+        return learn_fixed(vm, shape, p) && *p < end;
     }
     if ((*holes & 1u << hole) || !skip_hole(vm, hole, p, (size_t)(end - *p) + 16) || *p >= end ||
         shape->n_steps + 2 >= PLIM_SHAPE_STEPS) {
         return false;
     }
     *holes |= 1u << hole;
+    shape->memo_before = hole == HOLE_FRAMES ? shape->n_memo : shape->memo_before;
     step->hole = (uint8_t)hole;
     shape->n_steps++;
     return true;

@@ -23,22 +23,24 @@
 #define PLIM_SHAPE_STEPS  10u
 #define PLIM_SHAPE_WORDS  6u    /* of 8 bytes: the longest fixed part between two holes */
 #define PLIM_SHAPE_MARGIN 1024u /* bytes that must lie ahead to try */
+#define PLIM_SHAPE_MEMO   8u
 #define PLIM_BODY_BUCKETS 1024u
 
 /* Fixed bytes, then a hole. */
 struct plim_shape_step {
     uint64_t word[PLIM_SHAPE_WORDS];
     uint64_t mask[PLIM_SHAPE_WORDS];
-    uint8_t words;  /* used of word[] */
-    uint8_t n;      /* fixed bytes */
-    uint8_t hole;   /* enum hole in pickle_shape.c */
-    uint8_t n_memo; /* values that the fixed bytes put into the memo */
-    uint32_t memo[4];
+    uint8_t words; /* used of word[] */
+    uint8_t n;     /* fixed bytes */
+    uint8_t hole;  /* enum hole in pickle_shape.c */
 };
 
 struct plim_shape {
     struct plim_shape_step steps[PLIM_SHAPE_STEPS];
     unsigned n_steps;
+    uint32_t memo[PLIM_SHAPE_MEMO]; /* values that the fixed bytes put into the memo, packed */
+    unsigned n_memo;
+    unsigned memo_before;    /* so many of them come before the list of frames */
     struct plim_event entry; /* the fields that the fixed bytes stand for */
     uint64_t used;           /* when it last fitted */
 };
