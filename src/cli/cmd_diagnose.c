@@ -2,10 +2,12 @@
 
 /* plimsoll diagnose SNAPSHOT: why memory ran out, or whether all is well. */
 
+#include "base/file.h"
 #include "cli/verbs.h"
 #include "diagnose/facts.h"
 #include "format/snapshot_read.h"
 #include "report/diagnosis.h"
+#include "report/html.h"
 
 static struct plim_amount given(struct plim_opt_u64 option)
 {
@@ -68,6 +70,21 @@ static void write_answer(struct plim_cli *cli, const char *format, const struct 
     }
 }
 
+static enum plim_status write_html(const struct plim_cli *cli, const char *path,
+                                   const struct plim_snapshot *snapshot,
+                                   const struct plim_diagnosis *diagnosis, struct plim_err *err)
+{
+    const char *slash = strrchr(cli->args[0], '/');
+    struct plim_html_options options = {.source = slash ? slash + 1 : cli->args[0]};
+    struct plim_buf page = {0};
+    enum plim_status st = plim_html_report(&page, snapshot, diagnosis, &options, err);
+    if (st == PLIM_OK) {
+        st = plim_file_replace(path, plim_buf_str(&page), err);
+    }
+    plim_buf_fini(&page);
+    return st;
+}
+
 enum plim_status plim_cmd_diagnose(struct plim_cli *cli, const struct plim_opts_diagnose *opts,
                                    struct plim_err *err)
 {
@@ -87,6 +104,9 @@ enum plim_status plim_cmd_diagnose(struct plim_cli *cli, const struct plim_opts_
     enum plim_status st = plim_diagnose(&snapshot, &options, &diagnosis, err);
     if (st == PLIM_OK) {
         write_answer(cli, opts->format, &snapshot, &diagnosis);
+        if (opts->html) {
+            st = write_html(cli, opts->html, &snapshot, &diagnosis, err);
+        }
         cli->exit_code = opts->check && is_bad(&diagnosis) ? 1 : 0;
         plim_diagnosis_fini(&diagnosis);
     }

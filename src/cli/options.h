@@ -85,7 +85,9 @@
     X(S, at, CHOICE, "at", 0, "auto|peak|end", "auto",                                             \
       "moment to judge: the last failure if there is one, else the end; or the peak")              \
     X(S, rows, COUNT, "rows", 0, "N", NULL,                                                        \
-      "rows of blame and pinned segments in JSON (default 20)")                                    \
+      "rows of blame and pinned segments in JSON and HTML (default 20)")                           \
+    X(S, html, TEXT, "html", 0, "FILE", NULL,                                                      \
+      "also write an interactive report, one self-contained file of at most 5 MB")                 \
     X(S, no_replay, FLAG, "no-replay", 0, NULL, NULL,                                              \
       "do not replay the trace under other settings for the advice")                               \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless the verdict is healthy")         \

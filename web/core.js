@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The ground that the views stand on: making elements, writing sizes, colours, a drawing surface.
+ *
+ * All scripts are joined into one and share the object Plim. Nothing here makes markup from text: every string
+ * of the snapshot goes through textContent. Bytes are numbers (exact up to 2^53).
+ */
+'use strict';
+
+/** @typedef {Object<string, any>} Dict */
+
+const Plim = {};
+
+/**
+ * An element with attributes, listeners ("onclick") and children (elements or text).
+ * @param {string} tag
+ * @param {Dict} [attributes]
+ * @param {...(Node|string|number|null)} children
+ * @returns {any}
+ */
+Plim.el = function (tag, attributes, ...children) {
+  const e = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key.startsWith('on')) {
+      e.addEventListener(key.slice(2), value);
+    } else if (value !== null && value !== undefined && value !== false) {
+      e.setAttribute(key, value === true ? '' : String(value));
+    }
+  }
+  for (const child of children) {
+    if (child !== null && child !== undefined) {
+      e.append(child instanceof Node ? child : String(child));
+    }
+  }
+  return e;
+};
+
+/** Replace the children of an element. @param {Element} e @param {...any} children */
+Plim.fill = function (e, ...children) {
+  e.replaceChildren(...children.filter((c) => c !== null && c !== undefined));
+};
+
+/** "23.5 GiB". @param {number} bytes @returns {string} */
+Plim.bytes = function (bytes) {
+  if (!Number.isFinite(bytes)) { return 'unknown'; }
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
+  let v = Math.abs(bytes);
+  let u = 0;
+  while (v >= 1024 && u < units.length - 1) { v /= 1024; u++; }
+  const digits = u === 0 || v >= 100 ? 0 : v >= 10 ? 1 : 2;
+  return (bytes < 0 ? '-' : '') + v.toFixed(digits) + ' ' + units[u];
+};
+
+/** "1,234,567". @param {number} n */
+Plim.count = function (n) {
+  return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+};
+
+/** "2 h 3 min", "1.25 s", "310 us". @param {number} us microseconds */
+Plim.duration = function (us) {
+  if (us >= 3600e6) { return Math.floor(us / 3600e6) + ' h ' + Math.round(us % 3600e6 / 60e6) + ' min'; }
+  if (us >= 60e6) { return Math.floor(us / 60e6) + ' min ' + Math.round(us % 60e6 / 1e6) + ' s'; }
+  if (us >= 1e6) { return (us / 1e6).toFixed(us >= 10e6 ? 1 : 2) + ' s'; }
+  if (us >= 1e3) { return (us / 1e3).toFixed(us >= 10e3 ? 1 : 2) + ' ms'; }
+  return Math.round(us) + ' us';
+};
+
+/** @param {number} addr */
+Plim.address = function (addr) { return '0x' + addr.toString(16); };
+
+/** "1.5 GiB", "20m", "4096" as bytes; null when it is no size. @param {string} text */
+Plim.parseBytes = function (text) {
+  const m = /^\s*([0-9]*\.?[0-9]+)\s*([kmgt]?)(i?b)?\s*$/i.exec(text);
+  if (!m) { return null; }
+  const power = ['', 'k', 'm', 'g', 't'].indexOf(m[2].toLowerCase());
+  return Number(m[1]) * Math.pow(1024, power);
+};
+
+/* ---- colours: Okabe and Ito's palette, which people with any colour vision can tell apart ---- */
+
+/** Values of the style sheet's variables, read again when light and dark change. @type {Dict} */
+Plim.colours = {};
+
+const COLOUR_NAMES = ['live', 'rounding', 'stranded', 'releasable', 'private', 'external', 'capacity', 'pending',
+  'text', 'faint', 'line', 'paper', 'panel', 'select', 'grow', 'shrink', 'other'];
+
+Plim.readColours = function () {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of COLOUR_NAMES) { Plim.colours[name] = style.getPropertyValue('--' + name).trim(); }
+};
+
+/** Twelve hues for sites, kinds and streams; the rest is Plim.colours.other. */
+Plim.hues = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#8a7a00', '#7a5195', '#3f8f8f',
+  '#a05a2c', '#5c6bc0', '#b2467c'];
+
+/** A ramp from new (light) to old (dark), even in lightness. @param {number} share 0 to 1 */
+Plim.ramp = function (share) {
+  const stops = [[253, 231, 37], [94, 201, 98], [33, 145, 140], [59, 82, 139], [68, 1, 84]];
+  const x = Math.max(0, Math.min(0.9999, share)) * (stops.length - 1);
+  const i = Math.floor(x);
+  const f = x - i;
+  const c = stops[i].map((v, k) => Math.round(v + (stops[i + 1][k] - v) * f));
+  return 'rgb(' + c.join(',') + ')';
+};
+
+/* ---- canvas ---- */
+
+/**
+ * A canvas that fills its parent's width, sharp on any screen, redrawn at most once a frame.
+ * @param {Object} o
+ * @param {string} o.label for screen readers
+ * @param {number} o.height CSS pixels
+ * @param {(g: CanvasRenderingContext2D, width: number, height: number) => void} o.draw
+ */
+Plim.surface = function (o) {
+  const canvas = Plim.el('canvas', { role: 'img', 'aria-label': o.label, tabindex: '0' });
+  const s = { canvas, width: 0, height: o.height, pending: false, redraw: () => {}, resize: (_h) => {} };
+  const paint = function () {
+    s.pending = false;
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    const width = Math.max(100, canvas.clientWidth);
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(s.height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(s.height * ratio);
+      canvas.style.height = s.height + 'px';
+    }
+    s.width = width;
+    const g = canvas.getContext('2d');
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, width, s.height);
+    g.font = '12px system-ui, sans-serif';
+    const before = performance.now();
+    o.draw(g, width, s.height);
+    Plim.slowest = Math.max(Plim.slowest, performance.now() - before);
+    Plim.frames++;
+  };
+  s.redraw = function () {
+    if (!s.pending && canvas.isConnected && canvas.clientWidth > 0) {
+      s.pending = true;
+      requestAnimationFrame(paint);
+    }
+  };
+  s.resize = function (height) { s.height = height; s.redraw(); };
+  new ResizeObserver(() => s.redraw()).observe(canvas);
+  return s;
+};
+/** Figures that the tests read: longest single drawing in ms, drawings so far. */
+Plim.slowest = 0;
+Plim.frames = 0;
+
+/** A label with a background, kept inside the canvas. */
+Plim.tag = function (g, text, x, y, width) {
+  const w = g.measureText(text).width + 8;
+  const left = Math.max(0, Math.min(width - w, x));
+  g.fillStyle = Plim.colours.panel;
+  g.globalAlpha = 0.85;
+  g.fillRect(left, y - 11, w, 15);
+  g.globalAlpha = 1;
+  g.fillStyle = Plim.colours.text;
+  g.fillText(text, left + 4, y);
+};
+
+/** Steps of an axis: round numbers in `base` (10, or 2 for bytes). */
+Plim.ticks = function (from, to, most, base) {
+  const span = to - from;
+  if (!(span > 0)) { return []; }
+  let step = Math.pow(base, Math.floor(Math.log(span / most) / Math.log(base)));
+  for (const m of base === 10 ? [1, 2, 5, 10] : [1, 2]) {
+    if (span / (step * m) <= most) { step *= m; break; }
+  }
+  if (base === 10) { step = Math.max(1, step); }
+  const out = [];
+  for (let v = Math.ceil(from / step) * step; v <= to; v += step) { out.push(v); }
+  return out;
+};
+
+/** Call fn once things have been quiet for a while. */
+Plim.debounce = function (ms, fn) {
+  let timer = 0;
+  return (...args) => { clearTimeout(timer); timer = setTimeout(() => fn(...args), ms); };
+};

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Flame graph and icicle of live bytes by stack, at the moment or as the difference of two moments. Outermost frames
+ * are at the root. Width is bytes; in a difference it is the larger of both and the colour says grown or shrunk.
+ */
+'use strict';
+
+(function () {
+  const ROW = 18;
+  const MOST_DEPTH = 80;
+  let surface;
+  let root = null;
+  let focus = null;
+  let boxes = [];
+  let icicle = true;
+  let note;
+  let hint;
+  let builtFor = '';
+
+  function node(name, frame, parent) {
+    return { name, frame, parent, a: 0, b: 0, site: -1, children: new Map() };
+  }
+
+  /** Add the blocks of a heap to the tree: side 'a' is the moment, 'b' the one compared with. */
+  function addHeap(heap, side, keep) {
+    const byStack = new Map();
+    for (const r of heap.rows) {
+      if (keep === null || keep(heap.lives, r)) {
+        const s = heap.lives.stack[r];
+        byStack.set(s, (byStack.get(s) || 0) + heap.lives.size[r]);
+      }
+    }
+    for (const [stack, bytes] of byStack) {
+      let at = root;
+      at[side] += bytes;
+      const frames = Plim.frames(stack);
+      if (frames.length === 0) { frames.push({ id: -1, name: '(no stack recorded)', file: '', line: 0 }); }
+      for (let i = frames.length - 1; i >= 0; i--) {
+        const f = frames[i];
+        if (!at.children.has(f.id)) { at.children.set(f.id, node(Plim.frameText(f), f, at)); }
+        at = at.children.get(f.id);
+        at[side] += bytes;
+      }
+      at.site = Plim.siteOf(stack);
+    }
+  }
+
+  const weight = (n) => (Plim.state.t2 === null ? n.a : Math.max(n.a, n.b));
+
+  function build() {
+    const t = Plim.shownMoment(Plim.state.t);
+    const keep = Plim.filter();
+    const others = Plim.state.t2 === null ? '' : Plim.shownMoment(Plim.state.t2);
+    const key = [t, others, Plim.state.q, Plim.state.min, Plim.state.max, Plim.state.minlife, Plim.state.maxlife,
+      Plim.state.stream, Plim.state.pool, Plim.remoteHeap ? Plim.remoteHeap.position : ''].join('|');
+    if (key === builtFor) { return; }
+    builtFor = key;
+    root = node('all live bytes', null, null);
+    if (others !== '') { addHeap(Plim.heapAt(others), 'b', keep); }
+    addHeap(Plim.heapAt(t), 'a', keep);
+    focus = root;
+    note.textContent = others === '' ? 'Live bytes at event ' + Plim.count(t) + ': ' + Plim.bytes(root.a)
+      : 'Event ' + Plim.count(t) + ' (' + Plim.bytes(root.a) + ') against event ' + Plim.count(others) + ' (' + Plim.bytes(root.b) + ')';
+    if (!Plim.exactAt(Plim.state.t)) { note.textContent += ', the nearest moment that this file holds in full'; }
+  }
+
+  function colourOf(n) {
+    if (Plim.state.t2 !== null) {
+      const change = (n.a - n.b) / Math.max(1, Math.max(n.a, n.b));
+      if (Math.abs(change) < 0.01) { return Plim.colours.other; }
+      return change > 0 ? Plim.colours.stranded : Plim.colours.live;
+    }
+    let h = 0;
+    const text = n.frame ? n.frame.file : n.name;
+    for (let i = 0; i < text.length; i++) { h = (h * 31 + text.charCodeAt(i)) | 0; }
+    return Plim.hues[Math.abs(h) % Plim.hues.length];
+  }
+
+  /** Boxes of all nodes wide enough to be seen. */
+  function layout(width) {
+    const out = [];
+    const walk = (n, x, w, depth) => {
+      out.push({ n, x, w, depth });
+      if (depth >= MOST_DEPTH) { return; }
+      const total = weight(n);
+      let at = x;
+      const children = [...n.children.values()].sort((p, q) => weight(q) - weight(p));
+      for (const child of children) {
+        const cw = total > 0 ? w * weight(child) / total : 0;
+        if (cw >= 0.6) { walk(child, at, cw, depth + 1); }
+        at += cw;
+      }
+    };
+    const chain = [];
+    for (let n = focus.parent; n; n = n.parent) { chain.unshift(n); }
+    chain.forEach((n, i) => out.push({ n, x: 0, w: width, depth: i }));
+    walk(focus, 0, width, chain.length);
+    return out;
+  }
+
+  function draw(g, width, height) {
+    if (!root) { return; }
+    const selectedSite = Plim.state.sel && Plim.state.sel.kind === 'site' ? Plim.state.sel.site : -1;
+    for (const box of boxes) {
+      const y = icicle ? box.depth * ROW : height - (box.depth + 1) * ROW;
+      g.fillStyle = box.n === root ? Plim.colours.other : colourOf(box.n);
+      g.globalAlpha = box.depth < depthOf(focus) ? 0.35 : 0.85;
+      g.fillRect(box.x, y, Math.max(0.6, box.w - 0.6), ROW - 1);
+      g.globalAlpha = 1;
+      if (box.n.site === selectedSite && selectedSite >= 0) {
+        g.strokeStyle = Plim.colours.select;
+        g.lineWidth = 2;
+        g.strokeRect(box.x + 1, y + 1, Math.max(1, box.w - 2), ROW - 3);
+      }
+      if (box.w > 40) { label(g, box, y); }
+    }
+    if (weight(root) === 0) { g.fillStyle = Plim.colours.text; g.fillText('Nothing is live here, or nothing matches the filter.', 8, 40); }
+  }
+
+  function label(g, box, y) {
+    g.save();
+    g.beginPath();
+    g.rect(box.x, y, box.w - 2, ROW);
+    g.clip();
+    g.fillStyle = '#ffffff';
+    g.strokeStyle = 'rgba(0,0,0,0.55)';
+    g.lineWidth = 2.5;
+    g.strokeText(box.n.name, box.x + 4, y + 13);
+    g.fillText(box.n.name, box.x + 4, y + 13);
+    g.restore();
+  }
+
+  function depthOf(n) { let d = 0; for (let p = n.parent; p; p = p.parent) { d++; } return d; }
+
+  function refresh() {
+    if (surface.canvas.clientWidth === 0) { return; }
+    build();
+    boxes = layout(surface.canvas.clientWidth);
+    surface.resize(Math.max(60, (boxes.reduce((m, b) => Math.max(m, b.depth), 0) + 1) * ROW));
+  }
+
+  function boxAt(x, y) {
+    const depth = Math.floor((icicle ? y : surface.height - y) / ROW);
+    return boxes.find((b) => b.depth === depth && x >= b.x && x < b.x + b.w) || null;
+  }
+
+  function describe(n) {
+    const share = ' (' + (100 * weight(n) / Math.max(1, weight(root))).toFixed(1) + ' %)';
+    return Plim.state.t2 === null ? n.name + ': ' + Plim.bytes(n.a) + share
+      : n.name + ': ' + Plim.bytes(n.a) + ', before ' + Plim.bytes(n.b) + ', change ' + Plim.bytes(n.a - n.b);
+  }
+
+  /** Go to a neighbour of the focused box with the keyboard. */
+  function onKey(e) {
+    const kids = focus ? [...focus.children.values()].sort((p, q) => weight(q) - weight(p)) : [];
+    if (e.key === 'Enter' && kids.length > 0) { focus = kids[0]; } else if (e.key === 'Backspace' && focus.parent) { focus = focus.parent; } else { return; }
+    e.preventDefault();
+    e.stopPropagation();
+    hint.textContent = describe(focus);
+    refresh();
+  }
+
+  Plim.flameView = function () {
+    surface = Plim.surface({ label: 'Flame graph of live bytes by stack; Enter goes in, Backspace goes out', height: 200, draw });
+    note = Plim.el('p', { class: 'note', role: 'status' });
+    hint = Plim.el('p', { class: 'status' }, '\u00a0');
+    const canvas = surface.canvas;
+    canvas.addEventListener('mousemove', (e) => {
+      const box = boxAt(e.offsetX, e.offsetY);
+      hint.textContent = box ? describe(box.n) : '\u00a0';
+    });
+    canvas.addEventListener('click', (e) => {
+      const box = boxAt(e.offsetX, e.offsetY);
+      if (!box) { return; }
+      if (box.n.site >= 0) { Plim.selectSite(box.n.site); }
+      focus = box.n;
+      refresh();
+    });
+    canvas.addEventListener('keydown', onKey);
+    new ResizeObserver(() => { if (root) { refresh(); } }).observe(canvas);
+    const turn = Plim.el('button', { type: 'button', 'aria-pressed': 'false', onclick: () => {
+      icicle = !icicle;
+      turn.setAttribute('aria-pressed', String(!icicle));
+      refresh();
+    } }, 'Flames upwards');
+    const view = Plim.el('div', {},
+      Plim.el('div', { class: 'tools' }, turn,
+        Plim.el('button', { type: 'button', onclick: () => { focus = root; refresh(); } }, 'Whole graph'),
+        Plim.el('button', { type: 'button', onclick: () => Plim.set({ t2: Plim.state.t2 === null ? Plim.state.t : null }) }, 'Compare from here / stop comparing'),
+        Plim.el('span', { class: 'note' }, 'Shift-click in the timeline sets the moment compared with.')),
+      note, Plim.el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Flame graph, scrolls' }, canvas), hint);
+    return { view, refresh };
+  };
+})();
