@@ -118,13 +118,13 @@ static enum plim_status read_escape(struct json *j, struct plim_err *err)
     if (j->w->at == j->w->end) {
         return cut_short(j, err);
     }
+    const char *known = c ? strchr(from, c) : NULL;
+    if (!known && c != 'u') {
+        return fail(j, err, "an unknown escape in a string");
+    }
     j->w->at++;
     if (c == 'u') {
         return read_unicode(j, err);
-    }
-    const char *known = c ? strchr(from, c) : NULL;
-    if (!known) {
-        return fail(j, err, "an unknown escape in a string");
     }
     plim_buf_char(&j->text, to[known - from]);
     return PLIM_OK;
@@ -217,6 +217,7 @@ static enum plim_status read_plain(struct json *j, struct plim_value *out, struc
     };
     char run[64], *end;
     size_t n;
+    uint64_t start = plim__window_pos(j->w);
     PLIM_TRY(read_run(j, run, &n, err));
     for (size_t i = 0; i < PLIM_COUNT_OF(known); i++) {
         if (strcmp(run, known[i].text) == 0) {
@@ -233,7 +234,9 @@ static enum plim_status read_plain(struct json *j, struct plim_value *out, struc
         return cut_short(j, err);
     }
     if (!number) {
-        return fail(j, err, "a value is expected");
+        fail(j, err, "a value is expected");
+        plim__err_at(err, start);
+        return PLIM_E_DATA;
     }
     *out = plim__value_real(v);
     return PLIM_OK;
@@ -340,13 +343,19 @@ static enum plim_status token(struct json *j, uint8_t c, struct plim_err *err)
     case KEY_OR_END:
         return read_key(j, c, err);
     case COLON:
+        if (c != ':') {
+            return fail(j, err, "a colon is expected behind a key");
+        }
         j->w->at++;
         j->expect = VALUE;
-        return c == ':' ? PLIM_OK : fail(j, err, "a colon is expected behind a key");
+        return PLIM_OK;
     case COMMA_OR_END:
+        if (c != ',') {
+            return fail(j, err, "a comma or the end of the container is expected");
+        }
         j->w->at++;
         j->expect = dict ? KEY : VALUE;
-        return c == ',' ? PLIM_OK : fail(j, err, "a comma or the end of the container is expected");
+        return PLIM_OK;
     case VALUE:
     case VALUE_OR_END:
     default:

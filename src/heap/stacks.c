@@ -13,7 +13,11 @@ enum plim_status plim_stacks_init(struct plim_stacks *stacks, struct plim_err *e
 {
     uint32_t empty;
     *stacks = (struct plim_stacks){0};
-    return plim_stacks_stack(stacks, NULL, 0, &empty, err);
+    enum plim_status st = plim_stacks_stack(stacks, NULL, 0, &empty, err);
+    if (st != PLIM_OK) {
+        plim_stacks_fini(stacks);
+    }
+    return st;
 }
 
 void plim_stacks_fini(struct plim_stacks *stacks)

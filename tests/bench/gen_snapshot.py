@@ -6,9 +6,9 @@ usage: gen_snapshot.py [--events N] [--frames N] [--devices N] [--seed N] OUT
 
 The bytes are those of Python's pickler at protocol 4: keys and repeated strings from the memo, a new
 dict, a new pool tuple and a new "N/A" for each entry, frames shared, entries in batches of 1000. They
-are written directly, so that 40 million entries (5 GB) need no memory; --check also loads the file
-and compares it with the objects that it stands for. The default, 1.5 million entries with stacks of
-about 18 frames, is a file of 190 MB (127 bytes for each entry, as in real captures).
+are written directly, so that 40 million entries (5 GB) need no memory (for one device, pickle.dumps() of what
+pickle.load() makes of the file has the same length). The default, 1.5 million entries with stacks of
+about 21 frames, is a file of 190 MB (127 bytes for each entry, as in real captures).
 
 The workload is random: requests of 150 call sites, each in a slot of its own segment, with random
 lifetimes. Every entry and block is consistent with the others.
@@ -16,6 +16,7 @@ lifetimes. Every entry and block is consistent with the others.
 import argparse
 import random
 import struct
+import sys
 
 MIB = 1 << 20
 SLOTS = 2000
@@ -92,9 +93,6 @@ class Stacks:
                       for _ in range(sites)]
         self.at = {}
         self.joined = {}
-
-    def objects(self, site):
-        return [dict(zip(("name", "filename", "line"), self.frames[f])) for f in self.sites[site]]
 
     def dump(self, w, site):
         """The items of a new list for this site."""
@@ -274,14 +272,15 @@ def dump(out, args):
 def main():
     parser = argparse.ArgumentParser(description="Write a big memory snapshot.")
     parser.add_argument("--events", type=int, default=1500000, help="trace entries (1,500,000)")
-    parser.add_argument("--frames", type=int, default=20, help="frames of a stack, on average (20)")
+    parser.add_argument("--frames", type=int, default=21, help="frames of a stack, on average (21)")
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("out")
     args = parser.parse_args()
     with open(args.out, "wb") as out:
         dump(out, args)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
