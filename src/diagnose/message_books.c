@@ -62,7 +62,8 @@ static void read_allocator(struct plim__case *c)
 
 /*
  * Inside a container the process does not recognize itself by its pid and is listed as a stranger:
- * the stranger whose size is reserved plus a context is oneself.
+ * the stranger whose size is reserved plus a context is oneself, and so is one that would not fit on
+ * the device beside what we reserved.
  */
 static size_t find_own(const struct plim__case *c)
 {
@@ -71,7 +72,10 @@ static size_t find_own(const struct plim__case *c)
     for (size_t i = 0; plim_known(b->reserved) && i < c->facts->processes; i++) {
         uint64_t bytes = c->facts->process[i].bytes;
         uint64_t least = plim_sub_sat(b->reserved.bytes, PLIM_GIB / 100);
-        if (bytes >= least && bytes <= plim_add_sat(b->reserved.bytes, PLIM__CONTEXT_LOADED) &&
+        bool near = bytes <= plim_add_sat(b->reserved.bytes, PLIM__CONTEXT_LOADED);
+        bool no_room = plim_known(b->total) && bytes < PLIM__NO_SIZE &&
+                       plim_add_sat(bytes, b->reserved.bytes) > b->total.bytes;
+        if (bytes >= least && (near || no_room) &&
             (best == SIZE_MAX || bytes < c->facts->process[best].bytes)) {
             best = i;
         }

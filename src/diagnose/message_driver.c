@@ -7,6 +7,8 @@
 
 #include "diagnose/message_internal.h"
 
+#define HUGE_BUFFER (40 * PLIM_GIB) /* larger than all but data-centre devices */
+
 void plim__judge_driver(struct plim__case *c)
 {
     if (plim__saw(c, PLIM_OOM_MEANS_AT_PIN)) {
@@ -102,8 +104,12 @@ void plim__judge_ggml(struct plim__case *c)
     struct plim_amount most = plim__field(c, PLIM_OOM_BUFFER_MAX);
     c->set->ledger.request = request;
     c->set->ledger.total = total;
-    if (plim__saw(c, PLIM_OOM_MEANS_TEGRA_OOM)) {
-        plim__judge_fixed(c);
+    if (c->facts->seen[PLIM_OOM_MEANS_RECOVERED] >= c->event->line) {
+        plim__verdict(
+            c, PLIM_CLASS_NOT_OOM, PLIM_SUBCLASS_WARNING_ONLY, 0.85,
+            "A first attempt was refused memory; the program says that it tries again with less.");
+        plim__advice(c, "Nothing has to be done if it starts after that",
+                     "Without pipeline parallelism the compute buffers are smaller.");
         return;
     }
     if (plim_known(least) && plim_known(most) && most.bytes > 2 * least.bytes) {
@@ -114,15 +120,21 @@ void plim__judge_ggml(struct plim__case *c)
                       "device.",
                       plim__size(c, least.bytes), plim__size(c, most.bytes)));
     }
-    bool larger = plim_known(request) && plim_known(total) && request.bytes > total.bytes;
-    bool beyond = plim_known(plan) && plim_known(free) && plan.bytes > free.bytes;
-    if (larger || beyond) {
-        plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.75,
-                      "The layers that were put on the device need more than it has free.");
-        plim__evidence_amount(c, beyond ? plan : request,
-                              plim__say(c, "%s needed, %s there.",
-                                        plim__size(c, beyond ? plan.bytes : request.bytes),
-                                        plim__size(c, beyond ? free.bytes : total.bytes)));
+    struct plim_amount need = plim_known(plan) ? plan : request;
+    struct plim_amount room = plim_known(free) ? free : total;
+    bool beyond = plim_known(need) && plim_known(room) && need.bytes > room.bytes;
+    bool huge = plim_known(request) && request.bytes >= HUGE_BUFFER;
+    if (beyond || huge) {
+        plim__verdict(c, PLIM_CLASS_CAPACITY,
+                      plim_known(plan) ? PLIM_SUBCLASS_WORKING_SET : PLIM_SUBCLASS_SINGLE_REQUEST,
+                      beyond ? 0.8 : 0.65,
+                      beyond ? "What was to be put on the device is more than it has free."
+                             : "One buffer is larger than what nearly all devices have in all.");
+        plim__evidence_amount(c, need,
+                              beyond
+                                  ? plim__say(c, "%s needed, %s there.", plim__size(c, need.bytes),
+                                              plim__size(c, room.bytes))
+                                  : plim__say(c, "%s in one buffer.", plim__size(c, need.bytes)));
     } else {
         plim__verdict(
             c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.4,
@@ -168,7 +180,7 @@ void plim__judge_startup(struct plim__case *c)
                           plim__say(c, "%s total - %s free = %s in use before the start.",
                                     plim__size(c, total.bytes), plim__size(c, free.bytes),
                                     plim__size(c, used.bytes)));
-    if (used.bytes <= PLIM__CONTEXT_LOADED) {
+    if (used.bytes <= PLIM__CONTEXT_MOST) {
         c->set->ledger.owner[PLIM_OWNER_PROCESS_OTHER] =
             plim_amount(used.bytes, PLIM_HOW_ESTIMATED);
         plim__verdict(

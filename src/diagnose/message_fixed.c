@@ -172,11 +172,6 @@ static const struct fixed table[] = {
      "Free some of the device before the library starts: smaller share or cache, or another device",
      "Handles and workspaces need 10 to a few hundred MiB.", NULL, NULL,
      "which of the two: the first error of the log with CUDA_LAUNCH_BLOCKING=1, and `nvidia-smi`"},
-    {FIXED(TRT_OOM, UNKNOWN, NONE, 0.35),
-     "TensorRT could not get memory; how much it wanted, and who holds the rest, is not in the "
-     "text.",
-     NULL, NULL, NULL, NULL,
-     "workspace and profile shapes: trtexec --verbose; `nvidia-smi` during the build"},
     {FIXED(RUNNER_OOM, UNKNOWN, NONE, 0.35),
      "The model runner died of a refused allocation; which memory, and who holds it, is not in the "
      "text.",
@@ -259,6 +254,11 @@ static const struct fixed table[] = {
      "shortage; \"memory\" in the text means an address.",
      "Find the kernel: CUDA_LAUNCH_BLOCKING=1, or compute-sanitizer",
      "The error is reported later than it happens.", NULL, NULL, NULL},
+    {FIXED(OTHER_ERROR, NOT_OOM, OTHER_ERROR, 0.8),
+     "The allocation failed for another reason, which the text names. Memory is not what is "
+     "missing.",
+     "Follow the reason in the message: driver, device selection, or a wrong argument",
+     "It is no shortage.", NULL, NULL, NULL},
     {FIXED(DEVICE_BUSY, NOT_OOM, OTHER_ERROR, 0.88),
      "The device refused a context: exclusive compute mode, MPS or a lost device. Memory is not "
      "involved.",
@@ -304,7 +304,8 @@ static const struct {
     {PLIM_OOM_MEANS_CUPY_OOM_TOTAL, plim__judge_cupy},
     {PLIM_OOM_MEANS_PADDLE_OOM, plim__judge_paddle},
     {PLIM_OOM_MEANS_ORT_OOM, plim__judge_request},
-    {PLIM_OOM_MEANS_TRT_REQUEST, plim__judge_request},
+    {PLIM_OOM_MEANS_TRT_REQUEST, plim__judge_tensorrt},
+    {PLIM_OOM_MEANS_TRT_OOM, plim__judge_tensorrt},
     {PLIM_OOM_MEANS_VGPU_LIMIT, plim__judge_vgpu},
     {PLIM_OOM_MEANS_DRIVER_OOM, plim__judge_driver},
     {PLIM_OOM_MEANS_CUMEM_OOM, plim__judge_cumem},

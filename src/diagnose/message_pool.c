@@ -8,6 +8,7 @@
 
 #define LARGE_REQUEST (8 * PLIM_GIB) /* one request that only the largest devices could serve */
 #define MISSING_SHARE 50             /* per cent: more cannot be the async pool's own cache */
+#define METAL_SHARE   33 /* per cent of the watermark; graphs and caches take up to 20 */
 #define IMPOSSIBLE    (UINT64_C(1) << 50) /* 1 PiB */
 
 static bool impossible_request(struct plim__case *c)
@@ -140,7 +141,7 @@ void plim__judge_mps(struct plim__case *c)
     }
     bool alone = sum_exceeds(c, live, request, limit, "an allowed maximum");
     uint64_t outside = plim_known(other) ? other.bytes : 0;
-    if (!alone && outside > limit.bytes / 100 * 15 &&
+    if (!alone && outside > limit.bytes / 100 * METAL_SHARE &&
         live.bytes + outside + request.bytes > limit.bytes) {
         plim__verdict(c, PLIM_CLASS_EXTERNAL, PLIM_SUBCLASS_SAME_PROCESS, 0.7,
                       plim__say(c,
@@ -176,7 +177,7 @@ void plim__judge_xla(struct plim__case *c)
     if (impossible_request(c)) {
         return;
     }
-    if (plim_known(plan)) {
+    if (plim_known(plan) && plan.bytes >= PLIM_GIB) {
         plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.85,
                       plim__say(c,
                                 "The compiled program needs %s at its peak, by the compiler's own "
@@ -188,6 +189,16 @@ void plim__judge_xla(struct plim__case *c)
         plim__evidence(c, PLIM_HOW_COMPUTED,
                        "\"total fragmentation\" in that plan is packing loss "
                        "inside it, not fragmentation of the allocator.");
+    } else if (plim_known(plan)) {
+        plim__verdict(
+            c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.4,
+            plim__say(c,
+                      "The program that failed needs only %s in all: the device was full with "
+                      "something else, other arrays of this process or another process.",
+                      plim__size(c, plan.bytes)));
+        plim__evidence_amount(
+            c, plan,
+            plim__say(c, "total allocation of the buffer plan: %s.", plim__size(c, plan.bytes)));
     } else if (plim_known(request) && request.bytes >= PLIM_GIB) {
         plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.5,
                       plim__say(c,
@@ -357,6 +368,23 @@ void plim__judge_paddle(struct plim__case *c)
         c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.85,
         "This process holds nearly all of the device, and the request does not fit beside it.");
     plim__advise_capacity(c);
+}
+
+/* TensorRT's builder tries tactics that need more than there is, reports each, and goes on. */
+void plim__judge_tensorrt(struct plim__case *c)
+{
+    if (plim__saw(c, PLIM_OOM_MEANS_TRT_TACTIC)) {
+        plim__verdict(
+            c, PLIM_CLASS_NOT_OOM, PLIM_SUBCLASS_WARNING_ONLY, 0.75,
+            "The builder tried tactics that need more memory, skipped them and went on: warnings, "
+            "as long as an engine is built in the end.");
+        plim__evidence(c, PLIM_HOW_MEASURED, "\"Skipping tactic\" follows the refused request.");
+        plim__advice(
+            c, "Limit the workspace (memory pool limit) to what is free, to be rid of the attempts",
+            "The tactics that fit are then tried first.");
+        return;
+    }
+    plim__judge_request(c);
 }
 
 /* A lone request that was refused: only its size says something. */

@@ -298,7 +298,8 @@ static bool test_engine(struct plim__case *c)
                       b->listed.bytes > percent(b->total.bytes, OTHERS_SHARE);
     bool too_large = plim_known(b->request) && plim_known(b->total) &&
                      b->request.bytes >= percent(b->total.bytes, 75);
-    if ((!pool && (!engine || early)) || neighbours || too_large) {
+    pool = pool || (engine && plim__saw(c, PLIM_OOM_MEANS_AT_CAPTURE));
+    if ((!pool && (!engine || early)) || neighbours || too_large || free_clearly_enough(b)) {
         return false;
     }
     uint64_t missing = shortage(b);
@@ -465,6 +466,26 @@ static bool test_rest(struct plim__case *c)
     return true;
 }
 
+/* Ranks that touch the wrong device first leave a context there. */
+static void note_contexts(struct plim__case *c)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < c->facts->processes; i++) {
+        n += !c->facts->process[i].listed && c->facts->process[i].bytes <= PLIM__CONTEXT_MOST;
+    }
+    if (n >= 2) {
+        plim__evidence(
+            c, PLIM_HOW_MEASURED,
+            plim__say(c,
+                      "%u other processes hold no more than a context each on this device, as "
+                      "ranks do that touch it before they choose their own.",
+                      n));
+        plim__advice(
+            c, "Choose the device first thing in each rank: torch.cuda.set_device(local_rank)",
+            "Each stray context takes 0.2 to 0.7 GiB here.");
+    }
+}
+
 /* What holds for every verdict: circumstances that the reader should know. */
 static void add_circumstances(struct plim__case *c)
 {
@@ -479,6 +500,7 @@ static void add_circumstances(struct plim__case *c)
                        "The driver does not say how much this process uses "
                        "(usual in containers and on Windows).");
     }
+    note_contexts(c);
     struct plim_amount retries = plim__field(c, PLIM_OOM_STAT_RETRIES);
     if (plim_known(retries) && retries.bytes > 0) {
         plim__evidence_amount(c, retries,

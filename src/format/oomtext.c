@@ -130,7 +130,7 @@ static enum plim_status scan_buffer(struct stream *s, size_t *used, struct plim_
     while (p < s->n) {
         if (s->all_lines || plim__oom_builder_wants_lines(s->builder)) {
             PLIM_TRY(take_next(s, p, &next, err));
-        } else if (plim__oom_find(s->builder->heads, text, p, &at, &n)) {
+        } else if (plim__oom_find(s->builder->skim, text, p, &at, &n)) {
             size_t from = at > p + BEFORE ? at - BEFORE : p;
             from = line_start(s->buf, from, at);
             s->out->lines += count_lines(s->buf + p, from - p);
@@ -164,9 +164,29 @@ static enum plim_status scan_unwrapped(struct stream *s, struct plim_str text, s
         }
     }
     n = n < PLIM_OOM_LINE ? n : PLIM_OOM_LINE;
+    size_t before = s->out->events.n;
+    plim__oom_builder_close(s->builder);
     enum plim_status st = plim__oom_builder_line(s->builder, (struct plim_str){joined, n}, 1, err);
+    plim__oom_builder_close(s->builder);
     free(joined);
+    if (s->out->events.n > before && before > 0) {
+        struct plim_oom_event found = s->out->events.items[s->out->events.n - 1];
+        bool better = !plim__oom_vague(&found);
+        s->out->events.items[0] = better ? found : s->out->events.items[0];
+        s->out->events.n = better ? 1 : before;
+    }
     return st;
+}
+
+/* Nothing was found, or nothing but general words. */
+static bool found_little(const struct plim_oom_scan *scan)
+{
+    plim_vec_foreach (event, &scan->events) {
+        if (!plim__oom_vague(event)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static enum plim_status scan_stream(struct stream *s, struct plim_err *err)
@@ -176,8 +196,7 @@ static enum plim_status scan_stream(struct stream *s, struct plim_err *err)
     s->all_lines = s->eof && s->n <= SMALL_INPUT;
     while (s->n > 0) {
         PLIM_TRY(scan_buffer(s, &used, err));
-        bool whole = s->all_lines && s->out->events.n == 0 && s->out->lines > 0;
-        if (whole) {
+        if (s->all_lines && s->out->lines > 0 && found_little(s->out)) {
             PLIM_TRY(scan_unwrapped(s, (struct plim_str){s->buf, s->n}, err));
         }
         if (s->n > 0 && used == s->n && s->buf[s->n - 1] != '\n' && s->eof) {
@@ -203,17 +222,19 @@ enum plim_status plim_oom_scan(struct plim_source *source, struct plim_oom_scan 
     s.builder = calloc(1, sizeof(*s.builder));
     s.buf = malloc(BUFFER);
     if (s.builder) {
-        unsigned parts = 1U << PLIM_OOM_CLAUSE | 1U << PLIM_OOM_TABLE;
+        unsigned parts = 1U << PLIM_OOM_CLAUSE | 1U << PLIM_OOM_TABLE | 1U << PLIM_OOM_BESIDE;
         s.builder->out = out;
-        s.builder->heads = plim__oom_finder_new(~parts);
-        s.builder->parts = plim__oom_finder_new(parts);
+        s.builder->skim = plim__oom_finder_new(~parts, PLIM__OOM_ANCHOR_LEAST);
+        s.builder->heads = plim__oom_finder_new(~parts, 0);
+        s.builder->parts = plim__oom_finder_new(parts, 0);
     }
-    if (!s.buf || !s.builder || !s.builder->heads || !s.builder->parts) {
+    if (!s.buf || !s.builder || !s.builder->skim || !s.builder->heads || !s.builder->parts) {
         st = plim__fail(err, PLIM_E_NOMEM, "out of memory");
     } else {
         st = scan_stream(&s, err);
     }
     if (s.builder) {
+        plim__oom_finder_free(s.builder->skim);
         plim__oom_finder_free(s.builder->heads);
         plim__oom_finder_free(s.builder->parts);
     }

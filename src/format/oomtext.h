@@ -16,7 +16,8 @@
  *
  * Nouns: failure row = its text says that something was refused; clause = a part of a failure's
  * message; near row = a circumstance (a stack frame) that counts for failures at most
- * PLIM_OOM_NEAR_LINES away; session row = a fact that holds until it is replaced; header row = a
+ * PLIM_OOM_NEAR_LINES away; beside row = the same, on the very line; session row = a fact that holds
+ * until it is replaced; header row = a
  * pasted table begins, the lines below it are read one by one.
  * Units: bytes. Matching ignores case; a blank in a pattern matches any run of blanks and newlines.
  * Threads: a scan belongs to one thread; the tables are constant.

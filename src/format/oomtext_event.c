@@ -11,20 +11,13 @@
 
 #include "base/num.h"
 
-#define SMALL_LINES  400   /* in so short a text every fact concerns every failure */
-#define SAME_LINES   400   /* a reprint of the same failure stands at most so far away */
-#define SAME_MS      15000 /* ... and so much later */
-#define RANK_LINES   4000  /* another rank's report of the same failure */
-#define RANK_MS      120000
-#define AFTER_LINES  12  /* stack frames below the message (C and C++ programs) */
-#define WRAP_COLUMNS 60  /* shorter first lines were not cut by a terminal's width */
-#define HEAD_KEPT    256 /* bytes kept in front of the failure on an overlong line */
-
-static const unsigned weights[] = {
-#define PLIM__X(name, weight) weight,
-    PLIM_OOM_MEANING_MAP(PLIM__X)
-#undef PLIM__X
-};
+#define SMALL_LINES 400   /* in so short a text every fact concerns every failure */
+#define SAME_LINES  400   /* a reprint of the same failure stands at most so far away */
+#define SAME_MS     15000 /* ... and so much later */
+#define RANK_LINES  4000  /* another rank's report of the same failure */
+#define RANK_MS     120000
+#define AFTER_LINES 12  /* stack frames below the message (C and C++ programs) */
+#define HEAD_KEPT   256 /* bytes kept in front of the failure on an overlong line */
 
 static struct plim_oom_event *last_event(struct plim__oom_builder *b)
 {
@@ -32,46 +25,6 @@ static struct plim_oom_event *last_event(struct plim__oom_builder *b)
 }
 
 /* ---- facts ---- */
-
-static void set_field(struct plim_oom_facts *facts, enum plim_oom_field field,
-                      const struct plim_oom_value *value, uint64_t line, bool replace)
-{
-    struct plim_oom_value *slot = &facts->field[field];
-    if (!slot->set || replace) {
-        *slot = *value;
-        slot->line = line;
-    }
-}
-
-static void add_process(struct plim_oom_facts *facts, uint64_t pid, uint64_t bytes, bool listed)
-{
-    for (size_t i = 0; i < facts->processes; i++) {
-        if (facts->process[i].pid == pid && facts->process[i].bytes == bytes) {
-            return;
-        }
-    }
-    if (facts->processes < PLIM_OOM_PROCESSES) {
-        facts->process[facts->processes++] = (struct plim_oom_process){pid, bytes, listed};
-    }
-}
-
-/* The captures of one match; a process and its pid go together. */
-static void set_captures(struct plim_oom_facts *facts, const struct plim__oom_match *match,
-                         uint64_t line, bool replace)
-{
-    uint64_t pid = 0;
-    for (size_t i = 0; i < match->captures; i++) {
-        const struct plim__oom_capture *c = &match->capture[i];
-        if (c->field == PLIM_OOM_PID) {
-            pid = c->value.n;
-        }
-        if (c->field == PLIM_OOM_PROCESS || c->field == PLIM_OOM_SMI_PROCESS) {
-            add_process(facts, pid, c->value.n, c->field == PLIM_OOM_SMI_PROCESS);
-        } else {
-            set_field(facts, c->field, &c->value, line, replace);
-        }
-    }
-}
 
 /* Session facts: the latest value counts, but of several devices the fullest, and both extremes. */
 static void set_session(struct plim__oom_builder *b, const struct plim__oom_hit *hit, uint64_t line)
@@ -86,16 +39,17 @@ static void set_session(struct plim__oom_builder *b, const struct plim__oom_hit 
             return;
         }
         if (c->field == PLIM_OOM_BUFFER) {
-            set_field(facts, PLIM_OOM_BUFFER_MIN, &c->value, line,
-                      !min->set || c->value.n < min->n);
-            set_field(facts, PLIM_OOM_BUFFER_MAX, &c->value, line,
-                      !max->set || c->value.n > max->n);
+            plim__oom_set_field(facts, PLIM_OOM_BUFFER_MIN, &c->value, line,
+                                !min->set || c->value.n < min->n);
+            plim__oom_set_field(facts, PLIM_OOM_BUFFER_MAX, &c->value, line,
+                                !max->set || c->value.n > max->n);
         }
     }
-    set_captures(facts, &hit->match, line, true);
+    plim__oom_set_captures(facts, &hit->match, line, true);
     if (hit->row->meaning != PLIM_OOM_MEANS_NOTHING) {
         facts->seen[hit->row->meaning] = line;
-        b->held[hit->row->meaning] |= hit->row->role != PLIM_OOM_NEAR;
+        b->held[hit->row->meaning] |=
+            hit->row->role != PLIM_OOM_NEAR && hit->row->role != PLIM_OOM_BESIDE;
     }
 }
 
@@ -114,56 +68,9 @@ static void fill_from_session(struct plim__oom_builder *b, struct plim_oom_event
         }
     }
     for (size_t i = 0; i < session->processes; i++) {
-        add_process(&event->facts, session->process[i].pid, session->process[i].bytes,
-                    session->process[i].listed);
+        plim__oom_add_process(&event->facts, session->process[i].pid, session->process[i].bytes,
+                              session->process[i].listed);
     }
-}
-
-/* ---- clauses ---- */
-
-struct clause_visit {
-    struct plim_oom_event *event;
-    const struct plim_oom_row
-        *version; /* the last row, in the table's order, that names versions */
-};
-
-static void visit_clause(void *ctx, const struct plim_oom_row *row,
-                         const struct plim__oom_match *match)
-{
-    struct clause_visit *visit = ctx;
-    if (row->role != PLIM_OOM_CLAUSE ||
-        (row->family != PLIM_OOM_FAMILY_ANY && row->family != visit->event->family)) {
-        return;
-    }
-    if (row->format && (!visit->version || row > visit->version)) {
-        visit->version = row;
-    }
-    set_captures(&visit->event->facts, match, visit->event->line, false);
-}
-
-/* The text without its line ends, for messages that were cut at a terminal's width. */
-static size_t unwrap(const char *text, size_t n, char *out)
-{
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] != '\n') {
-            out[k++] = text[i];
-        }
-    }
-    return k;
-}
-
-static void read_clauses(struct plim__oom_builder *b, struct plim_oom_event *event)
-{
-    struct clause_visit visit = {.event = event};
-    struct plim_str text = {b->text, b->text_n};
-    plim__oom_find_each(b->parts, text, visit_clause, &visit);
-    size_t first_line = plim_str_find(text, PLIM_STR("\n"));
-    if (first_line != SIZE_MAX && first_line >= WRAP_COLUMNS) {
-        struct plim_str joined = {b->clean, unwrap(b->text, b->text_n, b->clean)};
-        plim__oom_find_each(b->parts, joined, visit_clause, &visit);
-    }
-    event->versions = visit.version ? visit.version->format : NULL;
 }
 
 /* ---- the same failure, reported again ---- */
@@ -255,13 +162,13 @@ static void merge_last(struct plim__oom_builder *b)
     }
 }
 
-static void close_event(struct plim__oom_builder *b)
+void plim__oom_builder_close(struct plim__oom_builder *b)
 {
     if (!b->open) {
         return;
     }
     b->open = false;
-    read_clauses(b, last_event(b));
+    plim__oom_read_message(b, last_event(b));
     fill_from_session(b, last_event(b), false);
     merge_last(b);
 }
@@ -271,28 +178,29 @@ static void close_event(struct plim__oom_builder *b)
 static void collect(void *ctx, const struct plim_oom_row *row, const struct plim__oom_match *match)
 {
     struct plim__oom_builder *b = ctx;
-    bool wanted =
-        row->role != PLIM_OOM_CLAUSE && (row->role != PLIM_OOM_TABLE || b->table_left > 0);
-    if (wanted && b->hits_n < PLIM__OOM_HITS) {
-        b->hits[b->hits_n++] = (struct plim__oom_hit){row, *match};
+    struct plim__oom_hits *hits = &b->hits;
+    bool wanted = row->role != PLIM_OOM_CLAUSE &&
+                  (row->role != PLIM_OOM_TABLE || b->table_left > 0) &&
+                  (row->role != PLIM_OOM_BESIDE || b->failing);
+    if (wanted && hits->n < PLIM__OOM_HITS) {
+        hits->hit[hits->n++] = (struct plim__oom_hit){row, *match};
     }
 }
 
-/* A match inside a larger one says nothing of its own. */
-static bool covered(const struct plim__oom_builder *b, size_t i)
+/* Offset of a lower-case word in the text, whatever the case; SIZE_MAX when it is not there. */
+static size_t find_folded(struct plim_str text, const char *word)
 {
-    const struct plim__oom_match *m = &b->hits[i].match;
-    for (size_t j = 0; j < b->hits_n; j++) {
-        const struct plim__oom_match *o = &b->hits[j].match;
-        bool inside = o->start <= m->start && o->end >= m->end;
-        bool same = o->start == m->start && o->end == m->end;
-        if (j != i && inside &&
-            (!same || (j < i && b->hits[i].row->role == PLIM_OOM_FAILURE &&
-                       b->hits[j].row->role == PLIM_OOM_FAILURE))) {
-            return true;
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= text.n; i++) {
+        size_t k = 0;
+        while (k < n && plim__oom_fold(text.p[i + k]) == word[k]) {
+            k++;
+        }
+        if (k == n) {
+            return i;
         }
     }
-    return false;
+    return SIZE_MAX;
 }
 
 /* "to avoid running out of memory", "except OutOfMemoryError": talk about it, not the thing. */
@@ -301,14 +209,14 @@ static bool only_talk(const struct plim__oom_hit *hit, struct plim_str line)
     static const char *const hedges[] = {
         "avoid",           "prevent",     "if you ",   "may run out", "might run out",
         "could run out",   "in case of",  "except ",   "raise ",      "will run out",
-        "without running", "can run out", "may cause", "import "};
+        "without running", "can run out", "may cause", "import ",     "if it ",
+    };
     bool vague = hit->row->meaning == PLIM_OOM_MEANS_GENERIC_OOM ||
                  (hit->row->meaning == PLIM_OOM_MEANS_TORCH_OOM && hit->match.captures == 0 &&
-                  plim_str_find(line, PLIM_STR("Tried to allocate")) == SIZE_MAX &&
-                  plim_str_find(line, PLIM_STR("Error:")) == SIZE_MAX);
+                  find_folded(line, "tried to allocate") == SIZE_MAX &&
+                  find_folded(line, "error:") == SIZE_MAX);
     for (size_t i = 0; vague && i < PLIM_COUNT_OF(hedges); i++) {
-        size_t at = plim_str_find(line, plim_str_from(hedges[i]));
-        if (at < hit->match.start) {
+        if (find_folded(line, hedges[i]) < hit->match.start) {
             return true;
         }
     }
@@ -320,7 +228,7 @@ static enum plim_status open_event(struct plim__oom_builder *b, const struct pli
                                    struct plim_err *err)
 {
     const struct plim_oom_facts *session = &b->out->session;
-    close_event(b);
+    plim__oom_builder_close(b);
     if (b->out->events.n >= PLIM_OOM_EVENTS) {
         b->out->dropped++;
         return PLIM_OK;
@@ -343,7 +251,9 @@ static enum plim_status open_event(struct plim__oom_builder *b, const struct pli
     PLIM_TRY(plim_vec_push(&b->out->events, err, event));
     b->open = true;
     b->opened_by = hit->row;
-    b->text_n = 0;
+    b->text_n = b->before_n; /* a terminal may have broken the line before within the message */
+    memcpy(b->text, b->before, b->before_n);
+    b->text_column = b->before_n > 0 ? 0 : prefix->n;
     return PLIM_OK;
 }
 
@@ -360,15 +270,11 @@ static enum plim_status add_failure(struct plim__oom_builder *b, const struct pl
         return PLIM_OK;
     }
     struct plim_oom_event *event = last_event(b);
-    if (weights[hit->row->meaning] > weights[event->meaning]) {
-        event->meaning = hit->row->meaning;
-        event->family = hit->row->family;
-        event->format = hit->row->format;
-    }
+    plim__oom_weigh(event, hit->row);
     event->facts.seen[hit->row->meaning] = line;
     event->last_line = line;
     b->failure_line = line;
-    set_captures(&event->facts, &hit->match, line, false);
+    plim__oom_set_captures(&event->facts, &hit->match, line, false);
     return PLIM_OK;
 }
 
@@ -383,6 +289,7 @@ static enum plim_status apply(struct plim__oom_builder *b, const struct plim__oo
         b->table_left = PLIM__OOM_TABLE_LINES;
         break;
     case PLIM_OOM_NEAR:
+    case PLIM_OOM_BESIDE:
         if (b->open && line - last_event(b)->line <= AFTER_LINES) {
             last_event(b)->facts.seen[hit->row->meaning] = line;
         }
@@ -413,14 +320,28 @@ static struct plim_str body_part(const struct plim__oom_builder *b, struct plim_
                                  size_t from)
 {
     if (line.n - from > PLIM_OOM_TEXT / 2) {
-        for (size_t i = 0; i < b->hits_n; i++) {
-            size_t start = b->hits[i].match.start;
-            if (b->hits[i].row->role == PLIM_OOM_FAILURE && start > from + HEAD_KEPT) {
+        for (size_t i = 0; i < b->hits.n; i++) {
+            size_t start = b->hits.hit[i].match.start;
+            if (b->hits.hit[i].row->role == PLIM_OOM_FAILURE && start > from + HEAD_KEPT) {
                 return plim_str_skip(line, start - HEAD_KEPT);
             }
         }
     }
     return plim_str_skip(line, from);
+}
+
+static void find_hits(struct plim__oom_builder *b, struct plim_str line)
+{
+    b->hits.n = 0;
+    plim__oom_find_each(b->heads, line, collect, b);
+    b->failing = false;
+    for (size_t i = 0; i < b->hits.n; i++) {
+        b->failing |= b->hits.hit[i].row->role == PLIM_OOM_FAILURE;
+    }
+    if (b->table_left > 0 || b->failing) {
+        plim__oom_find_each(b->parts, line, collect, b);
+    }
+    b->table_left -= b->table_left > 0;
 }
 
 enum plim_status plim__oom_builder_line(struct plim__oom_builder *b, struct plim_str raw,
@@ -435,23 +356,22 @@ enum plim_status plim__oom_builder_line(struct plim__oom_builder *b, struct plim
     if (prefix.time_ms != PLIM_OOM_NO_TIME && b->out->first_time_ms == PLIM_OOM_NO_TIME) {
         b->out->first_time_ms = prefix.time_ms;
     }
-    b->hits_n = 0;
-    plim__oom_find_each(b->heads, line, collect, b);
-    if (b->table_left > 0) {
-        b->table_left--;
-        plim__oom_find_each(b->parts, line, collect, b);
-    }
+    find_hits(b, line);
     if (b->open && number - b->failure_line > PLIM__OOM_SPAN_LINES) {
-        close_event(b);
+        plim__oom_builder_close(b);
     }
-    for (size_t i = 0; i < b->hits_n; i++) {
-        if (!covered(b, i) && !only_talk(&b->hits[i], line)) {
-            PLIM_TRY(apply(b, &b->hits[i], &prefix, number, err));
+    for (size_t i = 0; i < b->hits.n; i++) {
+        if (!plim__oom_covered(&b->hits, i) && !only_talk(&b->hits.hit[i], line)) {
+            PLIM_TRY(apply(b, &b->hits.hit[i], &prefix, number, err));
         }
     }
+    struct plim_str body = plim_str_skip(line, prefix.n + 1);
     if (b->open) {
         append_text(b, body_part(b, line, prefix.n + 1));
     }
+    bool full = body.n >= PLIM__OOM_WRAP_COLUMNS && body.n <= sizeof(b->before) && !b->failing;
+    b->before_n = full ? body.n : 0;
+    memcpy(b->before, body.p, b->before_n);
     return PLIM_OK;
 }
 
@@ -465,7 +385,7 @@ void plim__oom_builder_end(struct plim__oom_builder *b)
     if (b->open) {
         last_event(b)->at_end = true;
     }
-    close_event(b);
+    plim__oom_builder_close(b);
     if (b->out->lines <= SMALL_LINES) {
         plim_vec_foreach (event, &b->out->events) {
             fill_from_session(b, event, true);

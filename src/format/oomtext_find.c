@@ -21,7 +21,8 @@
 
 struct plim__oom_finder {
     struct plim__oom_grammar *grammars; /* owned, [n] */
-    uint16_t *next;                     /* owned, [n]: chain of grammars with the same hash */
+    uint16_t *next;                     /* owned, [n]: chain of grammars with the same block */
+    uint16_t *head;                     /* owned, [n]: classes of the anchor's first two bytes */
     size_t n;
     size_t window;                   /* bytes, the shortest anchor's length, at most WINDOW_MOST */
     uint8_t shift[1 << TABLE_BITS];  /* safe jump when the window ends with this block */
@@ -47,6 +48,11 @@ static uint32_t block_index(const unsigned char *p)
     return (uint32_t)byte_class[p[0]] << 10 | (uint32_t)byte_class[p[1]] << 5 | byte_class[p[2]];
 }
 
+static uint16_t head_classes(const unsigned char *p)
+{
+    return (uint16_t)(byte_class[p[0]] << 5 | byte_class[p[1]]);
+}
+
 static void add_anchor(struct plim__oom_finder *finder, uint16_t index)
 {
     const unsigned char *anchor = (const unsigned char *)finder->grammars[index].anchor;
@@ -57,33 +63,36 @@ static void add_anchor(struct plim__oom_finder *finder, uint16_t index)
     }
     uint16_t *first = &finder->first[block_index(anchor + last)];
     finder->next[index] = *first;
+    finder->head[index] = head_classes(anchor);
     *first = index;
 }
 
-static bool prepare_rows(struct plim__oom_finder *finder, unsigned roles)
+static bool prepare_rows(struct plim__oom_finder *finder, unsigned roles, size_t least)
 {
     size_t rows_n;
     const struct plim_oom_row *rows = plim__oom_rows(&rows_n);
     finder->grammars = calloc(rows_n, sizeof(*finder->grammars));
     finder->next = calloc(rows_n, sizeof(*finder->next));
-    if (!finder->grammars || !finder->next) {
+    finder->head = calloc(rows_n, sizeof(*finder->head));
+    if (!finder->grammars || !finder->next || !finder->head) {
         return false;
     }
     finder->window = WINDOW_MOST;
     for (size_t i = 0; i < rows_n && i < ROWS_MOST; i++) {
-        if ((roles >> rows[i].role & 1) &&
-            plim__oom_prepare(&rows[i], &finder->grammars[finder->n])) {
-            size_t n = finder->grammars[finder->n++].n;
-            finder->window = n < finder->window ? n : finder->window;
+        struct plim__oom_grammar *grammar = &finder->grammars[finder->n];
+        if ((roles >> rows[i].role & 1) && plim__oom_prepare(&rows[i], grammar) &&
+            grammar->n >= least) {
+            finder->window = grammar->n < finder->window ? grammar->n : finder->window;
+            finder->n++;
         }
     }
     return true;
 }
 
-struct plim__oom_finder *plim__oom_finder_new(unsigned roles)
+struct plim__oom_finder *plim__oom_finder_new(unsigned roles, size_t least)
 {
     struct plim__oom_finder *finder = calloc(1, sizeof(*finder));
-    if (!finder || !prepare_rows(finder, roles)) {
+    if (!finder || !prepare_rows(finder, roles, least)) {
         plim__oom_finder_free(finder);
         return NULL;
     }
@@ -100,6 +109,7 @@ void plim__oom_finder_free(struct plim__oom_finder *finder)
     if (finder) {
         free(finder->grammars);
         free(finder->next);
+        free(finder->head);
         free(finder);
     }
 }
@@ -139,8 +149,9 @@ bool plim__oom_find(const struct plim__oom_finder *finder, struct plim_str text,
     while ((end = next_candidate(finder, text, end)) != SIZE_MAX) {
         size_t start = end + 1 - finder->window;
         uint16_t i = finder->first[block_index((const unsigned char *)text.p + end - (BLOCK - 1))];
+        uint16_t head = head_classes((const unsigned char *)text.p + start);
         for (; i != NO_GRAMMAR; i = finder->next[i]) {
-            if (anchor_at(&finder->grammars[i], text, start)) {
+            if (finder->head[i] == head && anchor_at(&finder->grammars[i], text, start)) {
                 *at = start;
                 *n = finder->grammars[i].n;
                 return true;
@@ -161,9 +172,11 @@ void plim__oom_find_each(const struct plim__oom_finder *finder, struct plim_str 
     while ((end = next_candidate(finder, text, end)) != SIZE_MAX) {
         size_t start = end + 1 - finder->window;
         uint16_t i = finder->first[block_index((const unsigned char *)text.p + end - (BLOCK - 1))];
+        uint16_t head = head_classes((const unsigned char *)text.p + start);
         for (; i != NO_GRAMMAR; i = finder->next[i]) {
             const struct plim__oom_grammar *grammar = &finder->grammars[i];
-            if (anchor_at(grammar, text, start) && plim__oom_match(grammar, text, start, &match)) {
+            if (finder->head[i] == head && anchor_at(grammar, text, start) &&
+                plim__oom_match(grammar, text, start, &match)) {
                 visit(ctx, grammar->row, &match);
             }
         }

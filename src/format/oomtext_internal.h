@@ -11,9 +11,9 @@ const struct plim_oom_row *plim__oom_rows(size_t *n);
 
 /* ---- oomtext_match.c ---- */
 
-#define PLIM__OOM_CAPTURES 12
-#define PLIM__OOM_ANCHOR                                                                           \
-    40 /* longest anchor kept; a longer one is cut, the pattern is still whole */
+#define PLIM__OOM_CAPTURES     12
+#define PLIM__OOM_ANCHOR       40 /* longest anchor kept; the pattern itself is whole */
+#define PLIM__OOM_ANCHOR_LEAST 7  /* shorter ones are not looked for in a large log */
 
 /* A row, prepared for searching. */
 struct plim__oom_grammar {
@@ -44,8 +44,11 @@ bool plim__oom_prepare(const struct plim_oom_row *row, struct plim__oom_grammar 
 bool plim__oom_match(const struct plim__oom_grammar *grammar, struct plim_str text, size_t at,
                      struct plim__oom_match *out);
 
-/** plim__oom_fold() - lower case; newline, tab and carriage return as a blank. */
-char plim__oom_fold(char c);
+/* Lower case; newline, tab and carriage return as a blank. */
+static inline char plim__oom_fold(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : (c == '\n' || c == '\t' || c == '\r') ? ' ' : c;
+}
 
 /* ---- oomtext_number.c ---- */
 
@@ -65,8 +68,11 @@ size_t plim__oom_number(struct plim_str s, enum plim__oom_type type, struct plim
 
 struct plim__oom_finder; /* the anchors of a set of rows, ready for one pass over text */
 
-/** plim__oom_finder_new() - roles: bit set of 1 << enum plim_oom_role. Owned, NULL when out of memory. */
-struct plim__oom_finder *plim__oom_finder_new(unsigned roles);
+/**
+ * plim__oom_finder_new() - @roles: bit set of 1 << enum plim_oom_role; @least: shortest anchor that is
+ * taken, bytes. Owned, NULL when out of memory.
+ */
+struct plim__oom_finder *plim__oom_finder_new(unsigned roles, size_t least);
 void plim__oom_finder_free(struct plim__oom_finder *finder);
 
 /**
@@ -106,29 +112,39 @@ struct plim__oom_prefix plim__oom_prefix(struct plim_str line);
 
 /* ---- oomtext_event.c ---- */
 
-#define PLIM__OOM_HITS        32 /* matches looked at on one line */
-#define PLIM__OOM_SPAN_LINES  40 /* lines behind a failure that can belong to its message */
-#define PLIM__OOM_TABLE_LINES 60 /* lines below a header that are read one by one */
+#define PLIM__OOM_HITS         32 /* matches looked at on one line */
+#define PLIM__OOM_WRAP_COLUMNS 60 /* shorter lines were not cut by a terminal's width */
+#define PLIM__OOM_SPAN_LINES   40 /* lines behind a failure that can belong to its message */
+#define PLIM__OOM_TABLE_LINES  60 /* lines below a header that are read one by one */
 
 struct plim__oom_hit {
     const struct plim_oom_row *row;
     struct plim__oom_match match;
 };
 
+struct plim__oom_hits {
+    size_t n;
+    struct plim__oom_hit hit[PLIM__OOM_HITS];
+};
+
 /* Puts events together from lines. */
 struct plim__oom_builder {
     struct plim_oom_scan *out;            /* borrowed */
+    struct plim__oom_finder *skim;        /* owned: as heads, without the short anchors */
     struct plim__oom_finder *heads;       /* owned: every role but clauses and table rows */
     struct plim__oom_finder *parts;       /* owned: clauses and table rows */
     bool open;                            /* the last event still collects lines */
     const struct plim_oom_row *opened_by; /* the row that opened it */
     uint64_t failure_line;                /* latest failure line of the open event */
+    bool failing;                         /* the present line holds a failure */
     unsigned table_left;                  /* lines still to be read below a header */
     bool held[PLIM_OOM_MEANING_COUNT];    /* seen by a session row, so it holds everywhere */
+    size_t before_n;
+    char before[512]; /* the line before, when it is long enough to have been wrapped */
     size_t text_n;
+    size_t text_column;       /* of the first byte of text on its line */
     char text[PLIM_OOM_TEXT]; /* message of the open event, lines joined by '\n' */
-    size_t hits_n;
-    struct plim__oom_hit hits[PLIM__OOM_HITS];
+    struct plim__oom_hits hits;
     char clean[PLIM_OOM_LINE + 1];
     char line[PLIM_OOM_LINE + 2]; /* prefix, '\n', message proper */
 };
@@ -138,10 +154,38 @@ PLIM_MUST_USE enum plim_status plim__oom_builder_line(struct plim__oom_builder *
                                                       struct plim_str raw, uint64_t number,
                                                       struct plim_err *err);
 
+/** plim__oom_builder_close() - end the open event, if there is one. */
+void plim__oom_builder_close(struct plim__oom_builder *b);
+
 /** plim__oom_builder_end() - the input is at its end: close what is open, spread session facts. */
 void plim__oom_builder_end(struct plim__oom_builder *b);
 
 /** plim__oom_builder_wants_lines() - every line is wanted now, with or without an anchor. */
 bool plim__oom_builder_wants_lines(const struct plim__oom_builder *b);
+
+/* ---- oomtext_message.c ---- */
+
+/** plim__oom_set_field() - keep a value; an earlier one is kept unless `replace`. */
+void plim__oom_set_field(struct plim_oom_facts *facts, enum plim_oom_field field,
+                         const struct plim_oom_value *value, uint64_t line, bool replace);
+
+/** plim__oom_add_process() - keep a process once. */
+void plim__oom_add_process(struct plim_oom_facts *facts, uint64_t pid, uint64_t bytes, bool listed);
+
+/** plim__oom_set_captures() - all captures of a match; a process goes together with its pid. */
+void plim__oom_set_captures(struct plim_oom_facts *facts, const struct plim__oom_match *match,
+                            uint64_t line, bool replace);
+
+/** plim__oom_covered() - hit i lies inside another one, which says more. */
+bool plim__oom_covered(const struct plim__oom_hits *hits, size_t i);
+
+/** plim__oom_weigh() - let the row give the event its meaning when it weighs more. */
+void plim__oom_weigh(struct plim_oom_event *event, const struct plim_oom_row *row);
+
+/** plim__oom_vague() - nothing but general words was found. */
+bool plim__oom_vague(const struct plim_oom_event *event);
+
+/** plim__oom_read_message() - the figures of an event from the builder's collected text. */
+void plim__oom_read_message(struct plim__oom_builder *b, struct plim_oom_event *event);
 
 #endif

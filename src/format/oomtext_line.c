@@ -325,18 +325,21 @@ struct plim__oom_prefix plim__oom_prefix(struct plim_str line)
     static const char *const pid_words[] = {"pid=", "pid "};
     struct plim__oom_prefix prefix = {.time_ms = PLIM_OOM_NO_TIME, .rank = -1, .pid = -1};
     size_t i = 0, used = 1;
+    bool only_blanks = true; /* indentation is part of the message */
     while (used > 0 && i < PREFIX_MOST) {
         struct plim_str rest = plim_str_skip(line, i);
         int64_t time_ms = PLIM_OOM_NO_TIME;
-        used = rest.n > 0 && (rest.p[0] == ' ' || rest.p[0] == '\t') ? 1 : 0;
-        used = used ? used : stamp_length(rest, &time_ms);
+        bool blank = rest.n > 0 && (rest.p[0] == ' ' || rest.p[0] == '\t');
+        used = blank ? 1 : stamp_length(rest, &time_ms);
         used = used ? used : level_length(rest);
         used = used ? used : bracket_length(rest);
         used = used ? used : thread_length(rest);
         used = used ? used : word_length(rest);
         prefix.time_ms = prefix.time_ms == PLIM_OOM_NO_TIME ? time_ms : prefix.time_ms;
+        only_blanks &= blank || used == 0;
         i += used;
     }
+    i = only_blanks ? 0 : i;
     prefix.n = i < line.n ? i : line.n;
     struct plim_str head = {line.p, prefix.n};
     prefix.rank = number_behind(head, rank_words, sizeof(rank_words) / sizeof(rank_words[0]));

@@ -32,11 +32,6 @@ static const char *const type_words[] = {
     [PLIM__OOM_REAL] = "real", [PLIM__OOM_MIB] = "mib",     [PLIM__OOM_GIB] = "gib",
 };
 
-char plim__oom_fold(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : (c == '\n' || c == '\t' || c == '\r') ? ' ' : c;
-}
-
 static bool is_blank(char c)
 {
     return plim__oom_fold(c) == ' ';
@@ -238,7 +233,9 @@ bool plim__oom_prepare(const struct plim_oom_row *row, struct plim__oom_grammar 
     const char *p = row->pattern;
     *out = (struct plim__oom_grammar){.row = row};
     if (*p == '^') {
+        /* The line end in front belongs to the anchor: it makes it longer, so rarer. */
         out->at_line_start = true;
+        out->anchor[out->n++] = ' ';
         p++;
     }
     if (*p == '{') {
@@ -294,7 +291,7 @@ bool plim__oom_match(const struct plim__oom_grammar *grammar, struct plim_str te
                      struct plim__oom_match *out)
 {
     *out = (struct plim__oom_match){.start = at};
-    if (grammar->at_line_start && at > 0 && text.p[at - 1] != '\n') {
+    if (grammar->at_line_start && text.p[at++] != '\n') {
         return false;
     }
     if (grammar->lead && !match_lead(grammar, text, at, out)) {

@@ -34,22 +34,29 @@ struct number {
     size_t n;    /* bytes */
 };
 
+/* A comma separates thousands when three digits follow, and is a decimal comma otherwise. */
+static bool groups_at(struct plim_str s, size_t comma)
+{
+    size_t digits = 0;
+    while (comma + 1 + digits < s.n && is_digit(s.p[comma + 1 + digits])) {
+        digits++;
+    }
+    return digits == 3;
+}
+
 static struct number read_number(struct plim_str s, bool fraction)
 {
     struct number num = {.last = 1};
     size_t i = 0;
-    if (s.n == 0 || !is_digit(s.p[0])) {
-        return num;
-    }
-    for (; i < s.n && (is_digit(s.p[i]) || (s.p[i] == ',' && i + 1 < s.n && is_digit(s.p[i + 1])));
-         i++) {
+    for (; i < s.n && (is_digit(s.p[i]) || (i > 0 && s.p[i] == ',' && groups_at(s, i))); i++) {
         if (s.p[i] != ',') {
             uint64_t digit = (uint64_t)(s.p[i] - '0');
             num.whole = num.whole > (UINT64_MAX - digit) / 10 ? UINT64_MAX : num.whole * 10 + digit;
             num.real = num.real * 10 + (double)digit;
         }
     }
-    if (fraction && i + 1 < s.n && s.p[i] == '.' && is_digit(s.p[i + 1])) {
+    if (fraction && i > 0 && i + 1 < s.n && (s.p[i] == '.' || s.p[i] == ',') &&
+        is_digit(s.p[i + 1])) {
         for (i++; i < s.n && is_digit(s.p[i]); i++) {
             num.last /= 10;
             num.real += (s.p[i] - '0') * num.last;

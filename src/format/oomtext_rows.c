@@ -23,6 +23,7 @@
 #define VERSION(family, versions, pattern)     ROW(versions, family, CLAUSE, NOTHING, pattern)
 #define NEAR(meaning, pattern)                 ROW(NULL, ANY, NEAR, meaning, pattern)
 #define SESSION(meaning, pattern)              ROW(NULL, ANY, SESSION, meaning, pattern)
+#define BESIDE(meaning, pattern)               ROW(NULL, ANY, BESIDE, meaning, pattern)
 #define HEADER(meaning, pattern)               ROW(NULL, ANY, HEADER, meaning, pattern)
 #define TABLE(pattern)                         ROW(NULL, ANY, TABLE, NOTHING, pattern)
 
@@ -176,7 +177,7 @@ static const struct plim_oom_row rows[] = {
     FAIL("vllm", ENGINE, RECOVERED, "not enough KV cache space"),
     CLAUSE(ENGINE, "the available KV cache memory ({kv_available:size}"),
     CLAUSE(ENGINE, "available KV cache memory ({kv_available:size}"),
-    CLAUSE(ENGINE, "({kv_needed:size} KV cache is needed"),
+    CLAUSE(ENGINE, "{kv_needed:size} KV cache is needed"),
     CLAUSE(ENGINE, "estimated maximum model length is {fitting_len:bytes}"),
     CLAUSE(ENGINE, "current free memory {in_use:size}"),
     SESSION(ENGINE_VLLM, "the current vLLM instance can use total_gpu_memory ({total:size}) x "
@@ -202,8 +203,16 @@ static const struct plim_oom_row rows[] = {
     SESSION(SLEEP_MODE, "--enable-sleep-mode"),
     SESSION(EAGER_ON, "enforce_eager=True"),
     SESSION(EAGER_ON, "--enforce-eager"),
-    NEAR(ENGINE_VLLM, "/vllm/"),
+    NEAR(ENGINE_VLLM, "site-packages/vllm/"),
+    NEAR(ENGINE_VLLM, "vllm/engine/"),
+    NEAR(ENGINE_VLLM, "vllm/worker/"),
+    NEAR(ENGINE_VLLM, "vllm/v1/"),
     NEAR(ENGINE_VLLM, "EngineDeadError"),
+    BESIDE(ENGINE_VLLM, "(EngineCore"),
+    BESIDE(ENGINE_VLLM, "(VllmWorker"),
+    BESIDE(ENGINE_VLLM, "(RayWorkerVllm"),
+    BESIDE(ENGINE_VLLM, "(APIServer pid"),
+    BESIDE(ENGINE_SGLANG, "(SGLangEngine"),
     NEAR(ENGINE_VLLM, "multiproc_executor.py"),
     NEAR(ENGINE_VLLM, "Starting vLLM"),
     NEAR(ENGINE_VLLM, "RayWorkerVllm"),
@@ -221,13 +230,15 @@ static const struct plim_oom_row rows[] = {
     FAIL("sglang", ENGINE, SGLANG_RUN, "Decode out of memory. Try to lower your batch size"),
     FAIL("sglang", ENGINE, SGLANG_RUN, "Out of memory even after retracting all other requests"),
     FAIL("sglang", ENGINE, SGLANG_RUN, "alloc_req_slots runs out of memory"),
-    FAIL("sglang", ENGINE, SGLANG_RUN, "Capture cuda graph failed*out of memory"),
     FAIL("sglang", ENGINE, RECOVERED, "KV cache pool is full. Retract requests"),
     CLAUSE(ENGINE, "Try to allocate {tokens:bytes} tokens"),
     SESSION(ENGINE_SGLANG, "mem_fraction_static={utilization:real}"),
     SESSION(ENGINE_SGLANG, "--mem-fraction-static[=]~{utilization:real}"),
     SESSION(ENGINE_KV, "KV Cache is allocated. \\#tokens: {kv_tokens:bytes}"),
+    SESSION(ENGINE_KV, "Memory pool end. avail mem={count:size}"),
     NEAR(ENGINE_SGLANG, "/sglang/"),
+    NEAR(ENGINE_SGLANG, "Memory pool end. avail mem="),
+    NEAR(ENGINE_SGLANG, "--mem-fraction-static to a smaller value"),
     FAIL("tgi", ENGINE, TGI_PREFILL,
          "Not enough memory to handle {tokens:bytes} <prefill|total> "
          "tokens"),
@@ -254,15 +265,21 @@ static const struct plim_oom_row rows[] = {
     FAIL("ggml", HOST, HOST_ALLOC, "unable to allocate <CPU|CPU_Mapped|CUDA_Host> buffer"),
     FAIL("ggml", HOST, HOST_ALLOC, "insufficient memory (attempted to allocate {request:size}"),
     FAIL("ggml", HOST, HOST_PINNED, "failed to allocate {request:size} of pinned memory"),
+    FAIL("ggml", OTHER, OTHER_ERROR,
+         "failed to allocate {request:size} of pinned memory: "
+         "<invalid argument|no CUDA-capable device|unknown error>"),
     FAIL("llama.cpp", GGML, ENGINE_FIT, "failed to fit params to free device memory"),
     FAIL("llama.cpp", GGML, RECOVERED, "retrying without pipeline parallelism"),
     FAIL("ollama", GGML, RUNNER_OOM, "runner process has terminated: *out of memory"),
     FAIL("ollama", GGML, RUNNER_OOM, "runner process has terminated: *failed to allocate"),
+    FAIL("ollama", GGML, RUNNER_OOM, "you may not have enough available memory to run this model"),
     FAIL("ollama", HOST, HOST_KILLED, "runner process has terminated: signal: killed"),
     FAIL("ollama", HOST, OLLAMA_HOST,
          "model requires more system memory[ ({request:size}) than is available ({free:size})]"),
     SESSION(NOTHING, "model buffer size = {buffer:size}"),
     SESSION(NOTHING, "KV buffer size = {kv_available:size}"),
+    SESSION(NOTHING, "using device * - {free:size} free"),
+    SESSION(NOTHING, "VMM: <yes|no>, VRAM: {total:size}"),
     SESSION(NOTHING, "memory.required.full=~{plan:size}"),
     SESSION(NOTHING, "memory.available=\"\\[{free:size}"),
 
@@ -271,7 +288,7 @@ static const struct plim_oom_row rows[] = {
     NEAR(ENGINE_COMFY, "Got an OOM, unloading all loaded models"),
     NEAR(ENGINE_COMFY, "This error means you ran out of memory on your GPU"),
     NEAR(ENGINE_COMFY, "ComfyUI"),
-    NEAR(ENGINE_COMFY, "comfy/"),
+    NEAR(ENGINE_COMFY, "comfy/model_management"),
     NEAR(ENGINE_DIFFUSERS, "/diffusers/"),
     NEAR(ENGINE_DIFFUSERS, "stable-diffusion"),
 
@@ -289,7 +306,8 @@ static const struct plim_oom_row rows[] = {
          "Attempting to <reserve|allocate> {request:size}[ at the bottom of "
          "memory]. That was not possible. There are {free:size} free"),
     FAIL("xla", DRIVER, PREALLOC_OOM,
-         "failed to allocate {request:size} ({count:bytes} bytes) from device: CUDA_ERROR_OUT_OF"),
+         "failed to allocate {request:size} ({count:bytes} bytes) from device: "
+         "CUDA_ERROR_OUT_OF_MEMORY"),
     CLAUSE(XLA, "total allocation: {plan:size}"),
     CLAUSE(XLA, "total hbm usage \\>= {plan:size}"),
     CLAUSE(XLA, "bytes_limit~{limit:bytes}"),
@@ -302,6 +320,8 @@ static const struct plim_oom_row rows[] = {
     FAIL("tensorflow", HOST, HOST_ALLOC, "OOM when allocating tensor * by allocator <mklcpu|cpu>"),
     SESSION(NOTHING, "Sum Total of in-use chunks: {in_use:size}"),
     SESSION(NOTHING, "memory_limit_: {limit:bytes}"),
+    SESSION(NOTHING, "totalMemory: {total:size}[ freeMemory: {count:size}]"),
+    SESSION(NOTHING, "/device:GPU:{device:int} with {limit:size} memory"),
     SESSION(NOTHING, "LargestFreeBlock: {largest_free:bytes}"),
     HEADER(NOTHING, "bfc_allocator.cc*Stats:"),
     TABLE("Limit: {limit:bytes}"),
@@ -315,11 +335,13 @@ static const struct plim_oom_row rows[] = {
     FAIL("tensorrt", TRT, TRT_OOM, "Cuda Error in allocate: 2 (out of memory)"),
     FAIL("tensorrt", TRT, TRT_OOM, "Cuda Runtime (out of memory)"),
     FAIL("tensorrt", TRT, TRT_OOM, "OutOfMemory Error in"),
+    FAIL("tensorrt", TRT, TRT_OOM, "OutOfMemory (no further information)"),
     FAIL("tensorrt", TRT, TRT_REQUEST,
          "Requested amount of GPU memory ({request:bytes} bytes) could not be allocated"),
     FAIL("tensorrt", TRT, TRT_OOM,
          "Requested amount of memory ({request:bytes} bytes) could not be allocated"),
-    FAIL("tensorrt", TRT, TRT_TACTIC, "Skipping tactic * due to <insufficient memory|oom>"),
+    FAIL("tensorrt", TRT, TRT_TACTIC,
+         "Skipping tactic * due to <insufficient memory|insuficient memory|oom>"),
     FAIL("tensorrt", TRT, TRT_TACTIC, "Some tactics do not have sufficient memory to run"),
     FAIL("tensorrt", TRT, TRT_TACTIC, "Device memory is insufficient to use tactic"),
 
@@ -350,13 +372,16 @@ static const struct plim_oom_row rows[] = {
     FAIL("nccl", HOST, HOST_PINNED,
          "Failed to CUDA host <calloc|alloc|malloc>[ async][ {request:bytes} bytes]"),
     FAIL("nccl", HOST, HOST_SHM, "Error while creating shared memory segment"),
+    FAIL("nccl", HOST, HOST_SHM, "failed to extend /dev/shm/nccl"),
     FAIL("nccl", HOST, HOST_SHM, "posix_fallocate failed : No space left on device"),
-    FAIL("hami", VGPU, VGPU_LIMIT, "Device {device:int} OOM {in_use:bytes} / {limit:bytes}"),
+    FAIL("hami", VGPU, VGPU_LIMIT,
+         "HAMI-core ERROR *Device {device:int} OOM {in_use:bytes} / {limit:bytes}"),
 
     /* The host's memory. */
     FAIL("torch-cpu", HOST, HOST_ALLOC,
          "DefaultCPUAllocator: <not enough memory|can't allocate memory>[: you tried to allocate "
          "{request:bytes} bytes]"),
+    FAIL("torch-cpu", HOST, HOST_ALLOC, "you tried to allocate {request:bytes} bytes"),
     FAIL("numpy", HOST, HOST_ALLOC, "Unable to allocate {request:size} for an array"),
     FAIL("python", HOST, HOST_ALLOC, "^MemoryError$"),
     FAIL("c++", HOST, HOST_ALLOC, "throwing an instance of 'std::bad_alloc'"),
@@ -387,10 +412,11 @@ static const struct plim_oom_row rows[] = {
     FAIL("exit-9", HOST, HOST_KILLED, "Signals.SIGKILL: 9"),
     FAIL("exit-9", HOST, HOST_KILLED, "exit code~137"),
     FAIL("exit-9", HOST, HOST_KILLED, "exit status~137"),
+    FAIL("exit-9", HOST, HOST_KILLED, "status code~137"),
     FAIL("exit-9", HOST, HOST_KILLED, "exited with code 137"),
     FAIL("exit-9", HOST, HOST_KILLED, "^Killed$"),
     FAIL("exit-9", HOST, HOST_KILLED, "process is Killed"),
-    FAIL("exit-9", HOST, HOST_KILLED, ": line #: {pid:int} Killed"),
+    FAIL("exit-9", HOST, HOST_KILLED, "{pid:int}\\ Killed\\ \\ "),
     FAIL("ray", HOST, HOST_RAY, "killed due to the node running low on memory"),
     FAIL("ray", HOST, HOST_RAY,
          "was running was {host_used:size} / {host_total:size} (*), which "
@@ -418,7 +444,7 @@ static const struct plim_oom_row rows[] = {
     FAIL("growth", OTHER, GROWTH_STATED,
          " increases <each|every|with each|with every|over time|"
          "until|steadily|continuously|indefinitely>"),
-    FAIL("growth", OTHER, GROWTH_STATED, " keeps <growing|increasing|rising|climbing>"),
+    FAIL("growth", OTHER, GROWTH_STATED, " keeps [on ]<growing|increasing|rising|climbing>"),
     FAIL("growth", OTHER, GROWTH_STATED, " falls over <hours|days|time>"),
 
     /* Not a shortage of memory. */
@@ -443,7 +469,10 @@ static const struct plim_oom_row rows[] = {
     FAIL("generic", OTHER, GENERIC_OOM, "out_of_memory"),
     FAIL("generic", OTHER, GENERIC_OOM, "out-of-memory"),
     FAIL("generic", OTHER, GENERIC_OOM, "not enough memory"),
+    FAIL("generic", OTHER, GENERIC_OOM, "not enough GPU memory"),
+    FAIL("generic", OTHER, GENERIC_OOM, "not enough VRAM"),
     FAIL("generic", OTHER, GENERIC_OOM, "insufficient memory"),
+    FAIL("generic", OTHER, GENERIC_OOM, "insufficient VRAM"),
     FAIL("generic", OTHER, GENERIC_OOM, "memory allocation failed"),
     FAIL("generic", OTHER, GENERIC_OOM, "failed to allocate memory"),
     FAIL("generic", OTHER, GENERIC_OOM, "failed to allocate {request:size}"),
@@ -474,6 +503,7 @@ static const struct plim_oom_row rows[] = {
     NEAR(AT_INIT, "torch._C._cuda_init"),
     NEAR(AT_INIT, "_lazy_init"),
     NEAR(AT_INIT, "cudaSetDevice"),
+    NEAR(AT_INIT, "cuCtxCreate"),
     NEAR(AT_INIT, "_cuda_setDevice"),
     NEAR(AT_INIT, "torch.cuda.set_device"),
     NEAR(AT_BACKWARD, "run_backward"),
@@ -507,7 +537,7 @@ static const struct plim_oom_row rows[] = {
     /* Pasted tables. */
     HEADER(STATS_SEEN, "memory summary, device"),
     HEADER(STATS_SEEN, "CUDA OOMs:~{stat_ooms:int}"),
-    HEADER(STATS_SEEN, "Metric~Cur Usage"),
+    HEADER(STATS_SEEN, "Metric ~Cur Usage"),
     TABLE("cudaMalloc retries:~{stat_retries:int}"),
     TABLE("Allocated memory~{stat_allocated:size}~{stat_peak:size}"),
     TABLE("GPU reserved memory~{stat_reserved:size}"),

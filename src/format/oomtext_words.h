@@ -101,7 +101,8 @@ enum plim_oom_role {
     PLIM_OOM_NEAR,
     PLIM_OOM_SESSION,
     PLIM_OOM_HEADER,
-    PLIM_OOM_TABLE, /* only below a header */
+    PLIM_OOM_TABLE,  /* only below a header */
+    PLIM_OOM_BESIDE, /* only on a line that holds a failure */
 };
 
 /*
@@ -178,6 +179,7 @@ enum plim_oom_role {
     X(ILLEGAL_ACCESS, 61)                                                                          \
     X(DEVICE_BUSY, 71)                                                                             \
     X(DISK, 71)                                                                                    \
+    X(OTHER_ERROR, 58)                                                                             \
     X(RECOVERED, 15)                                                                               \
     X(CUMEM_INVALID, 35)                                                                           \
     /* Circumstances. */                                                                           \
@@ -228,7 +230,9 @@ enum plim_oom_meaning {
  *   [..]      may be missing        <a|b>  one of        *  at most 200 bytes, as few as possible
  *   ~         any run, also none, of blanks and of the marks " ' ` : = , ( ) | \
  *   #         a run of digits       ^  start of the line       $  end of the line     \x  literal x
- * The anchor is the first run of plain text; fields before it are read backwards from it.
+ * The anchor is the first run of plain text; fields before it are read backwards from it. Rows whose
+ * anchor has fewer than PLIM__OOM_ANCHOR_LEAST bytes are only looked for on lines that are read anyway
+ * (short inputs, and near other findings): so the search over large logs stays fast.
  */
 struct plim_oom_row {
     const char *format; /* id in the output; for a clause: versions that print it, or NULL */
