@@ -25,6 +25,9 @@ struct stream {
     bool utf16;     /* little endian, as Windows shells write; only ASCII is kept */
     bool odd;       /* half of a UTF-16 unit was left over */
     bool all_lines; /* a short paste: look at every line */
+    const char *name;
+    size_t head_n;
+    char head[4096]; /* the first bytes of the text, to tell what it is when nothing is found */
 };
 
 /* UTF-16 text of n bytes at p, in place, as bytes; what is not ASCII becomes '?'. */
@@ -193,6 +196,10 @@ static enum plim_status scan_stream(struct stream *s, struct plim_err *err)
 {
     size_t used = 0;
     PLIM_TRY(fill(s, err));
+    s->head_n = s->n < sizeof(s->head) ? s->n : sizeof(s->head);
+    memcpy(s->head, s->buf, s->head_n);
+    struct plim_str head = {s->head, s->head_n};
+    PLIM_TRY(plim__oom_input_check(head, true, s->name, err));
     s->all_lines = s->eof && s->n <= SMALL_INPUT;
     while (s->n > 0) {
         PLIM_TRY(scan_buffer(s, &used, err));
@@ -210,14 +217,25 @@ static enum plim_status scan_stream(struct stream *s, struct plim_err *err)
         PLIM_TRY(fill(s, err));
     }
     plim__oom_builder_end(s->builder);
-    return PLIM_OK;
+    return plim__oom_input_check(head, s->out->events.n > 0, s->name, err);
+}
+
+static enum plim_status scan_source(struct stream *s, struct plim_source *source,
+                                    struct plim_err *err)
+{
+    struct plim__oom_input input;
+    PLIM_TRY(plim__oom_input_open(&input, source, err));
+    s->source = input.source;
+    enum plim_status st = scan_stream(s, err);
+    plim__oom_input_close(&input);
+    return st;
 }
 
 enum plim_status plim_oom_scan(struct plim_source *source, struct plim_oom_scan *out,
                                struct plim_err *err)
 {
     *out = (struct plim_oom_scan){.first_time_ms = PLIM_OOM_NO_TIME};
-    struct stream s = {.source = source, .out = out};
+    struct stream s = {.out = out, .name = source->name};
     enum plim_status st = PLIM_OK;
     s.builder = calloc(1, sizeof(*s.builder));
     s.buf = malloc(BUFFER);
@@ -231,7 +249,7 @@ enum plim_status plim_oom_scan(struct plim_source *source, struct plim_oom_scan 
     if (!s.buf || !s.builder || !s.builder->skim || !s.builder->heads || !s.builder->parts) {
         st = plim__fail(err, PLIM_E_NOMEM, "out of memory");
     } else {
-        st = scan_stream(&s, err);
+        st = scan_source(&s, source, err);
     }
     if (s.builder) {
         plim__oom_finder_free(s.builder->skim);

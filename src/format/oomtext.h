@@ -88,7 +88,9 @@ struct plim_oom_scan {
 /**
  * plim_oom_scan() - read everything from `source` and collect the failures.
  * Memory: about 1 MiB plus the events, whatever the input's size. Cost: about one pass over memory.
- * Errors: those of the source; PLIM_E_NOMEM. Free with plim_oom_scan_fini(), also after an error.
+ * Compressed text (gzip, zstd, xz) is decompressed, UTF-16 is read as far as it is ASCII.
+ * Errors: those of the source; PLIM_E_DATA for input that is no text and holds no message;
+ * PLIM_E_NOMEM. Free with plim_oom_scan_fini(), also after an error.
  */
 PLIM_MUST_USE enum plim_status plim_oom_scan(struct plim_source *source, struct plim_oom_scan *out,
                                              struct plim_err *err);

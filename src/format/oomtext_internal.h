@@ -188,4 +188,29 @@ bool plim__oom_vague(const struct plim_oom_event *event);
 /** plim__oom_read_message() - the figures of an event from the builder's collected text. */
 void plim__oom_read_message(struct plim__oom_builder *b, struct plim_oom_event *event);
 
+/* ---- oomtext_input.c ---- */
+
+/* A raw source with its wrapping taken off. Stays where it is between open and close. */
+struct plim__oom_input {
+    struct plim_source *raw;    /* borrowed */
+    struct plim_source replay;  /* head, then raw */
+    struct plim_source decoder; /* owned when `source` points to it */
+    struct plim_source *source; /* the plain text */
+    size_t at, n;               /* in head */
+    char head[4096];
+};
+
+/** plim__oom_input_open() - gzip, zstd and xz are undone. Errors: those of source and decoder. */
+PLIM_MUST_USE enum plim_status plim__oom_input_open(struct plim__oom_input *in,
+                                                    struct plim_source *raw, struct plim_err *err);
+void plim__oom_input_close(struct plim__oom_input *in);
+
+/**
+ * plim__oom_input_check() - is an input with these first bytes worth reading?
+ * @found: messages were found in it, so that stray control bytes do not matter.
+ * Errors: PLIM_E_DATA with the offset of the first byte that is no text, and what it is instead.
+ */
+PLIM_MUST_USE enum plim_status plim__oom_input_check(struct plim_str head, bool found,
+                                                     const char *name, struct plim_err *err);
+
 #endif
