@@ -63,8 +63,10 @@ struct plim__pos {
     uint32_t slot;
 };
 
+/* No block reaches 2^49 bytes; a request that does must not find a smaller one. */
 static inline plim__key plim__key_make(uint64_t size, int32_t counter, uint64_t addr)
 {
+    size = size >> 49 ? (UINT64_C(1) << 49) - 1 : size;
     uint64_t biased = (uint64_t)((int64_t)counter + INT64_C(0x80000000));
     return ((plim__key)(size >> 9) << 88) | ((plim__key)biased << 56) | (addr >> 9);
 }

@@ -159,7 +159,7 @@ uint32_t plim__expandable_alloc(struct plim_torch *t, const struct plim__request
     while (t->blocks[c].size < rq->size) {
         uint32_t next = t->blocks[c].next;
         uint64_t missing = rq->size - t->blocks[c].size;
-        if (!map_block(t, next, plim_min_u64(missing, t->blocks[next].size))) {
+        if (!next || !map_block(t, next, plim_min_u64(missing, t->blocks[next].size))) {
             return 0; /* what was mapped so far stays, cached */
         }
         c = next;
