@@ -88,8 +88,8 @@ struct arena { /* one range, with its holes sorted by address; the last hole is 
     uint64_t height;
 };
 
-static enum plim_status arena_take(struct arena *a, uint64_t size, bool best, uint64_t *at,
-                                   struct plim_err *err)
+/* False when the address space is too small: a hostile trace. */
+static bool arena_take(struct arena *a, uint64_t size, bool best, uint64_t *at)
 {
     size_t pick = SIZE_MAX;
     for (size_t i = 0; i < a->holes.n; i++) {
@@ -103,7 +103,7 @@ static enum plim_status arena_take(struct arena *a, uint64_t size, bool best, ui
         }
     }
     if (pick == SIZE_MAX) {
-        return plim__fail(err, PLIM_E_RANGE, "the blocks do not fit an address space");
+        return false;
     }
     struct plim_range *hole = &a->holes.items[pick];
     *at = hole->lo;
@@ -113,7 +113,7 @@ static enum plim_status arena_take(struct arena *a, uint64_t size, bool best, ui
         a->holes.n--;
         memmove(hole, hole + 1, (a->holes.n - pick) * sizeof *hole);
     }
-    return PLIM_OK;
+    return true;
 }
 
 static enum plim_status arena_give(struct arena *a, uint64_t at, uint64_t size,
@@ -164,24 +164,27 @@ static enum plim_status in_time(const struct packing *p, bool best, bool bottom,
     struct arena a = {0};
     uint64_t base = 0;
     size_t dead = 0;
+    bool fits = true;
     for (size_t i = 0; bottom && i < p->n; i++) {
         base += p->lives[i].dies == UINT32_MAX ? p->lives[i].size : 0;
     }
     enum plim_status st =
         plim_vec_push(&a.holes, err, (struct plim_range){base, UINT64_C(1) << 62});
     a.height = base;
-    for (size_t i = 0; st == PLIM_OK && i < p->n; i++) {
+    for (size_t i = 0; st == PLIM_OK && fits && i < p->n; i++) {
         const struct life *b = &p->lives[i];
         while (st == PLIM_OK && dead < p->n && p->lives[p->deaths[dead]].dies <= b->born) {
             uint32_t d = p->deaths[dead++];
             st = arena_give(&a, p->at[d], p->lives[d].size, err);
         }
         if (st == PLIM_OK && !(bottom && b->dies == UINT32_MAX)) {
-            st = arena_take(&a, b->size, best, &p->at[i], err);
+            fits = arena_take(&a, b->size, best, &p->at[i]);
         }
     }
-    *height = plim_min_u64(*height, a.height);
     plim_vec_fini(&a.holes);
+    if (st == PLIM_OK && fits) {
+        *height = plim_min_u64(*height, a.height);
+    }
     return st;
 }
 

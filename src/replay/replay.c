@@ -3,7 +3,9 @@
 
 #include "replay/replay_int.h"
 
-#define NO_LIMIT_TOTAL (UINT64_C(1) << 40) /* device bytes when there is no limit: 1 TiB */
+/* A device when there is no limit: 1 TiB, or what the recording hints at. */
+#define NO_LIMIT (UINT64_C(1) << 40)
+#define MOST     (4 * NO_LIMIT) /* of any device: a hostile trace may hint at anything */
 
 struct run {
     const struct plim_requests *q;
@@ -49,13 +51,18 @@ static enum plim_status start_anew(struct run *r, struct plim_err *err)
     return PLIM_OK;
 }
 
+static uint64_t no_limit(const struct plim_requests *q)
+{
+    uint64_t hint = plim_min_u64(q->recorded_peak_reserved, MOST / 2) * 2;
+    return plim_max_u64(NO_LIMIT, hint);
+}
+
 static enum plim_status begin(struct run *r, struct plim_err *err)
 {
     const struct plim_replay_setup *setup = r->setup;
     struct plim_devmodel_config device = {
-        .total = setup->capacity > 0 ? setup->capacity : NO_LIMIT_TOTAL,
-        .external = setup->external,
-        .unlimited = setup->capacity == 0,
+        .total = setup->capacity > 0 ? setup->capacity : no_limit(r->q),
+        .external = setup->capacity > 0 ? setup->external : 0,
     };
     PLIM_TRY(plim__stage_init(&r->stage, r->q, setup->conf, &device, NULL, NULL, err));
     if (setup->start == PLIM_START_ANEW) {
@@ -202,5 +209,7 @@ enum plim_status plim_replay(const struct plim_requests *requests,
 
 uint64_t plim_replay_capacity(const struct plim_requests *requests)
 {
-    return requests->cap_seen ? requests->recorded_peak_reserved : requests->recorded_capacity;
+    uint64_t known =
+        requests->cap_seen ? requests->recorded_peak_reserved : requests->recorded_capacity;
+    return plim_min_u64(known, MOST);
 }

@@ -168,6 +168,7 @@ static enum plim_status on_oom(struct plim__builder *b, size_t i, struct plim_er
         b->q->doubts.impossible_sizes++;
         return PLIM_OK;
     }
+    b->q->doubts.rounded_failures += b->rounds_up;
     PLIM_TRY(plim__request_lane(b, e->stream, e->pool, &lane, err));
     PLIM_TRY(slot_take(b, PLIM_NO_ID, &slot, err));
     PLIM_TRY(plim__request_push(b, PLIM_REQUEST_ALLOC, e->size, slot, lane, err));
@@ -294,6 +295,14 @@ static enum plim_status build(struct plim__builder *b, const struct plim_request
     b->reserved = peaks.reserved_at_start;
     b->completions_recorded = b->trace->by_action[PLIM_ACTION_FREE_COMPLETED] > 0;
     learn_capacity(b, b->reserved);
+    b->cap = UINT64_MAX;
+    if (options->device_total > 0 && q->conf.memory_fraction < 1.0) {
+        b->cap = (uint64_t)(q->conf.memory_fraction * (double)options->device_total);
+        b->gc_limit = (uint64_t)(q->conf.gc_threshold * (double)b->cap);
+    }
+    for (size_t i = 0; i < PLIM_ROUND_INTERVALS; i++) {
+        b->rounds_up = b->rounds_up || q->conf.roundup[i] > 1;
+    }
     b->limit = options->device_total > 0
                    ? plim_sub_sat(options->device_total, options->external)
                    : plim_max_u64(peaks.reserved, q->cap_seen ? 0 : q->recorded_capacity);

@@ -79,6 +79,7 @@ struct plim_lane {
     X(unknown_actions, "entries of an unknown kind; left out")                                     \
     X(unsure_bursts, "releases that either empty_cache() or a failing allocation caused; guessed") \
     X(caught_failures, "failed requests after which the program went on; their use is unknown")    \
+    X(rounded_failures, "failed requests known only as rounded up by the recorded settings")       \
     X(guessed_pools, "allocations whose pool was taken from the final segments")                   \
     X(start_gaps, "contradictions between the trace and the final heap")
 

@@ -97,10 +97,9 @@ static bool made_by_program(struct plim__builder *b, size_t from, size_t to, con
         return events[from].stack != t->stack;
     }
     b->q->doubts.unsure_bursts++;
-    if (b->q->conf.gc_threshold > 0) { /* garbage collection needs no failure */
-        return false;
-    }
-    if (plim_add_sat(before, t->gained) <= b->limit) {
+    uint64_t room = plim_min_u64(b->limit, b->cap);
+    bool collects = b->q->conf.gc_threshold > 0 && before > b->gc_limit; /* without a failure */
+    if (!collects && plim_add_sat(before, t->gained) <= room) {
         return true;
     }
     for (size_t i = from; i < to && t->rounded > 0; i++) {

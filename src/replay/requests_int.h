@@ -17,7 +17,10 @@ struct plim__builder {
     PLIM_VEC(uint32_t) born;   /* slot -> its ALLOC in q->items, PLIM_NO_ID before recording */
     uint64_t reserved;         /* by the recording's allocator at this point, bytes */
     uint64_t limit;            /* bytes that the allocator could have for certain */
+    uint64_t cap;              /* memory cap in bytes; UINT64_MAX: none known */
+    uint64_t gc_limit;         /* garbage collection begins above it; 0: may begin at once */
     bool completions_recorded; /* the trace has free_completed entries */
+    bool rounds_up;            /* roundup_power2_divisions was set */
     size_t last_alloc;         /* index of the last allocation in the trace */
 };
 

@@ -13,6 +13,9 @@
 
 #include <stdio.h>
 
+#define SPARE (64 * PLIM_MIB)       /* left free where the recording shows no refusal */
+#define MOST  (4 * 1024 * PLIM_GIB) /* of any device: a hostile trace may ask for anything */
+
 struct check {
     const struct plim_requests *q;
     const struct plim_trace *trace;
@@ -194,11 +197,11 @@ static struct group group_of(const struct check *c)
     return g;
 }
 
-/* Free bytes with which the driver refuses and serves as recorded; UINT64_MAX: it refused nothing. */
+/* Free bytes with which the driver refuses and serves as recorded. */
 static uint64_t wanted_free(const struct group *g, uint64_t request, const struct plim_conf *conf)
 {
     if (!g->failed && !g->releases) {
-        return UINT64_MAX;
+        return plim_add_sat(g->gained_first, SPARE);
     }
     if (!g->failed) {
         return plim_add_sat(g->gained_first, plim_sub_sat(g->gained_then, g->released));
@@ -216,14 +219,8 @@ static void set_room(struct check *c, uint64_t request)
     struct group g = group_of(c);
     uint64_t room = wanted_free(&g, request, &c->q->conf);
     uint64_t own = d->used - d->config.external;
-    d->config.unlimited = room == UINT64_MAX;
-    d->config.total = c->total;
+    uint64_t sum = plim_add_sat(own, plim_min_u64(room, MOST));
     c->gain = c->cursor;
-    if (room == UINT64_MAX) {
-        plim_devmodel_set_external(d, 0);
-        return;
-    }
-    uint64_t sum = plim_add_sat(own, room);
     d->config.total = plim_max_u64(c->total, sum);
     plim_devmodel_set_external(d, d->config.total - sum);
 }
@@ -298,7 +295,6 @@ static enum plim_status check_run(struct check *c, struct plim_err *err)
     struct plim_devmodel_config device = {
         .total = c->total,
         .policy = PLIM_ADDRESS_SCRIPTED,
-        .unlimited = true,
         .base = PLIM_DEVMODEL_PAGE,
         .limit = UINT64_MAX - UINT64_MAX % PLIM_DEVMODEL_PAGE,
         .script = script,
@@ -326,7 +322,7 @@ enum plim_status plim_selfcheck(const struct plim_requests *requests, uint64_t c
     c.total = capacity
                   ? capacity
                   : plim_max_u64(requests->recorded_peak_reserved, requests->recorded_capacity);
-    c.total = plim_max_u64(c.total, PLIM_GIB);
+    c.total = plim_min_u64(plim_max_u64(c.total, PLIM_GIB), MOST);
     for (int a = 0; a < PLIM_ACTION_COUNT; a++) {
         result.total +=
             comparable(&c, (enum plim_action)a) ? requests->device->trace.by_action[a] : 0;
