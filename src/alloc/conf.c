@@ -95,15 +95,16 @@ static enum plim_status value_skip(const struct plim__conf_tokens *tk, size_t *i
     return PLIM_OK;
 }
 
-static enum plim_status pass_large_segment(struct plim_conf *conf,
+static enum plim_status pass_first(struct plim_conf *conf,
                                            const struct plim__conf_tokens *tk, struct plim_err *err)
 {
     if (!plim_torch_at_least(conf->version, 2, 11)) {
         return PLIM_OK;
     }
     for (size_t i = 0; i < tk->n; i++) {
-        if (plim__conf_token_is(tk, i, "large_segment_size_mb")) {
-            return plim__conf_key_find(tk->items[i].text)->take(conf, tk, &i, err);
+        const struct plim__conf_key *key = plim__conf_key_find(tk->items[i].text);
+        if (key && key->pass == PLIM__PASS_FIRST) {
+            PLIM_TRY(key->take(conf, tk, &i, err));
         }
     }
     return PLIM_OK;
@@ -119,7 +120,7 @@ static enum plim_status pass_run(struct plim_conf *conf, const struct plim__conf
         size_t at = tk->items[i].at;
         if (!plim__conf_key_known(key, conf->version)) {
             st = key_unknown(conf, word, pass, err);
-        } else if (single || key->pass == pass) {
+        } else if (single || (key->pass == pass && key->pass != PLIM__PASS_FIRST)) {
             st = key->take(conf, tk, &i, err);
         } else {
             st = value_skip(tk, &i, err);
@@ -162,7 +163,7 @@ enum plim_status plim_conf_parse(struct plim_conf *conf, struct plim_str text, s
     struct plim__conf_tokens tk = {.strict = single};
     enum plim_status st = plim__conf_tokens_split(&tk, text, err);
     if (st == PLIM_OK) {
-        st = pass_large_segment(conf, &tk, err);
+        st = pass_first(conf, &tk, err);
     }
     if (st == PLIM_OK) {
         conf_reset(conf);

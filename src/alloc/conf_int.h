@@ -22,6 +22,7 @@ struct plim__conf_tokens {
 };
 
 enum plim__conf_pass {
+    PLIM__PASS_FIRST,  /* before the others: it is the floor of two of them */
     PLIM__PASS_COMMON, /* AcceleratorAllocatorConfig */
     PLIM__PASS_CUDA,   /* CUDAAllocatorConfig */
 };

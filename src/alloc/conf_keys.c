@@ -14,7 +14,7 @@ static enum plim_status take_large_segment(struct plim_conf *conf,
     PLIM_TRY(plim__conf_value_number(tk, i, &mib, err));
     if (mib <= PLIM_TORCH_MIN_LARGE / PLIM_MIB) {
         return plim__fail(err, PLIM_E_USAGE,
-                          "CachingAllocator option large_segment_size_mb must be > %llu",
+                          "CachingAllocator option large_segment_size_mb must be > %llu MB",
                           (unsigned long long)(PLIM_TORCH_MIN_LARGE / PLIM_MIB));
     }
     conf->large_segment = mib * PLIM_MIB;
@@ -269,7 +269,7 @@ static enum plim_status take_reserve_segment(struct plim_conf *conf,
     PLIM_TRY(plim__conf_value_number(tk, i, &v, err));
     if (v == 0) {
         return plim__fail(err, PLIM_E_USAGE,
-                          "Pinned reserve segment size has to be greater than 0 ");
+                          "Pinned reserve segment size has to be greater than 0");
     }
     conf->pinned_reserve_segment = v;
     return PLIM_OK;
@@ -282,7 +282,7 @@ static enum plim_status take_reserve_segment(struct plim_conf *conf,
     X("roundup_power2_divisions", PLIM__PASS_COMMON, 0, take_roundup)                              \
     X("expandable_segments", PLIM__PASS_COMMON, 1, take_expandable)                                \
     X("max_non_split_rounding_mb", PLIM__PASS_COMMON, 6, take_non_split)                           \
-    X("large_segment_size_mb", PLIM__PASS_COMMON, 11, take_large_segment)                          \
+    X("large_segment_size_mb", PLIM__PASS_FIRST, 11, take_large_segment)                          \
     X("pinned_use_background_threads", PLIM__PASS_COMMON, 6, take_pinned_background)               \
     X("pinned_max_round_threshold_mb", PLIM__PASS_COMMON, 13, take_pinned_round)                   \
     X("pinned_max_cached_size_mb", PLIM__PASS_COMMON, 13, take_pinned_cached)                      \

@@ -419,13 +419,17 @@ enum plim_status plim_devmodel_unreserve(struct plim_devmodel *d, uint64_t addr,
     return PLIM_OK;
 }
 
-bool plim_devmodel_map(struct plim_devmodel *d, uint64_t addr, uint64_t page, uint64_t pages)
+bool plim_devmodel_map(struct plim_devmodel *d, uint64_t addr, uint64_t page, uint64_t pages,
+                       bool ask_free)
 {
     uint64_t real = whole(d, page);
     for (uint64_t i = 0; i < pages; i++) {
         bool ok = bytes_take(d, real);
         note(d, PLIM_DRIVER_CREATE, ok, 0, page, 0);
         if (!ok) {
+            if (ask_free) {
+                note(d, PLIM_DRIVER_MEM_GET_INFO, true, 0, 0, 0);
+            }
             for (uint64_t k = 0; k < i; k++) {
                 bytes_give(d, real);
                 note(d, PLIM_DRIVER_RELEASE, true, 0, page, 0);

@@ -177,9 +177,10 @@ PLIM_MUST_USE enum plim_status plim_devmodel_unreserve(struct plim_devmodel *dev
 /**
  * plim_devmodel_map() - make `pages` pages of `page` bytes and map them from `addr` on:
  * create each, map each, one set_access. False (and the pages made so far released again, in order)
- * when the device runs out.
+ * when the device runs out. @ask_free: on failure the caller first asks how much is free.
  */
-bool plim_devmodel_map(struct plim_devmodel *device, uint64_t addr, uint64_t page, uint64_t pages);
+bool plim_devmodel_map(struct plim_devmodel *device, uint64_t addr, uint64_t page, uint64_t pages,
+                       bool ask_free);
 
 /** plim_devmodel_unmap() - unmap and release each page in turn. */
 void plim_devmodel_unmap(struct plim_devmodel *device, uint64_t addr, uint64_t page,

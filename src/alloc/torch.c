@@ -294,6 +294,7 @@ void plim_torch_capture(struct plim_torch *t, uint16_t stream, bool begin)
         return;
     }
     t->streams[stream].capturing = begin;
+    t->current_stream = stream;
     t->captures += begin ? 1 : UINT32_MAX;
 }
 

@@ -134,8 +134,9 @@ PLIM_MUST_USE enum plim_status plim_torch_route_begin(struct plim_torch *t, uint
 PLIM_MUST_USE enum plim_status plim_torch_route_end(struct plim_torch *t, uint16_t pool,
                                                     struct plim_err *err);
 
-/** plim_torch_capture() - a CUDA graph capture on `stream` begins or ends. While it lasts, requests on
- * that stream neither complete pending frees nor release cached memory. */
+/** plim_torch_capture() - a CUDA graph capture on `stream`, which becomes the current one, begins or
+ * ends. While it lasts, requests on that stream neither complete pending frees nor release cached memory,
+ * and frees of blocks used on several streams wait for its end. */
 void plim_torch_capture(struct plim_torch *t, uint16_t stream, bool begin);
 
 /* ---- requests ---------------------------------------------------------------------------------- */
@@ -301,6 +302,12 @@ PLIM_MUST_USE enum plim_status plim_torch_export(const struct plim_torch *t, str
  * PLIM_TORCH_NONE. Cost: O(blocks); for tests and for starting a replay in the middle.
  */
 uint64_t plim_torch_handle_at(const struct plim_torch *t, uint64_t addr);
+
+/**
+ * plim_torch_segment_counter() - registration number of the segment that holds addr, or -1: by it 2.13 and
+ * later order blocks of equal size. Cost: O(blocks).
+ */
+int32_t plim_torch_segment_counter(const struct plim_torch *t, uint64_t addr);
 
 /**
  * plim_torch_check() - verify every invariant: neighbours, sets, sums, statistics against the blocks, and

@@ -203,8 +203,9 @@ static void fail_request(struct plim_torch *t, const struct plim__request *rq,
     }
 }
 
-/* A free block of the pools that lend themselves when memory is out. */
-static uint32_t overflow_fit(struct plim_torch *t, const struct plim__request *rq)
+/* A free block of the pools that lend themselves when memory is out; it is then split as one of an
+ * ordinary segment would be. */
+static uint32_t overflow_fit(struct plim_torch *t, struct plim__request *rq)
 {
     for (uint32_t s = 0; s < plim__ska_end(&t->overflow); s++) {
         if (t->overflow.slots[s].distance < 0) {
@@ -215,14 +216,14 @@ static uint32_t overflow_fit(struct plim_torch *t, const struct plim__request *r
         other.expandable = false;
         uint32_t b = plim__find_fit(t, &other);
         if (b) {
+            rq->expandable = false;
             return b;
         }
     }
     return 0;
 }
 
-static uint32_t serve_from_driver(struct plim_torch *t, const struct plim__request *rq,
-                                  bool *rejected)
+static uint32_t serve_from_driver(struct plim_torch *t, struct plim__request *rq, bool *rejected)
 {
     if (t->count_lookups) {
         plim__collect_garbage(t);

@@ -34,6 +34,17 @@ uint64_t plim_torch_handle_at(const struct plim_torch *t, uint64_t addr)
     return PLIM_TORCH_NONE;
 }
 
+int32_t plim_torch_segment_counter(const struct plim_torch *t, uint64_t addr)
+{
+    for (uint32_t i = 1; i < t->blocks_n; i++) {
+        const struct plim__block *b = &t->blocks[i];
+        if (b->state != PLIM__UNUSED && addr - b->addr < b->size) {
+            return b->counter;
+        }
+    }
+    return -1;
+}
+
 static bool mapped(const struct plim__block *b)
 {
     return b->state != PLIM__UNUSED && b->state != PLIM__UNMAPPED;

@@ -115,6 +115,8 @@ static void segment_release(struct plim_torch *t, uint32_t block)
 {
     struct plim__block *b = &t->blocks[block];
     plim__uncache(t, block);
+    plim__emit(t, PLIM_ACTION_SEGMENT_FREE, b->addr, b->size, PLIM_TORCH_NONE, b->stream,
+               b->half >> 1);
     if (plim_devmodel_free(t->device, b->addr, NULL) != PLIM_OK) {
         t->broken = true;
     }
@@ -123,9 +125,13 @@ static void segment_release(struct plim_torch *t, uint32_t block)
     if (b->size >= t->conf.max_split) {
         plim__cell_sub(&t->oversize_segments, 1);
     }
-    plim__emit(t, PLIM_ACTION_SEGMENT_FREE, b->addr, b->size, PLIM_TORCH_NONE, b->stream,
-               b->half >> 1);
     plim__block_drop(t, block);
+}
+
+/* A block that is a whole ordinary segment. */
+static bool is_whole(const struct plim__block *b)
+{
+    return !b->es && !b->prev && !b->next;
 }
 
 /* What a walk over a half wants done, in the walk's order. */
@@ -149,7 +155,7 @@ static void harvest_half(struct plim_torch *t, const struct plim__half *h, struc
             enum plim_status st = PLIM_OK;
             if (b->es) {
                 st = plim_vec_push(&out->expandable, NULL, i);
-            } else if (!b->prev && !b->next) {
+            } else if (is_whole(b)) {
                 st = plim_vec_push(&out->segments, NULL, i);
             }
             t->broken = st != PLIM_OK || t->broken;
@@ -210,7 +216,9 @@ void plim__release_cached(struct plim_torch *t, uint16_t pool, bool capturing)
 
 /*
  * With max_split_size, blocks of that size and more serve only requests of their own kind: give back the
- * smallest one that covers the request, or the largest ones until enough is back.
+ * smallest one that covers the request, or the largest ones until enough is back. A block of that size
+ * is never a piece, unless the option was lowered at run time: PyTorch then frees an address in the middle
+ * of a segment, which the driver refuses; here it is passed over.
  */
 bool plim__release_available(struct plim_torch *t, const struct plim__request *rq)
 {
@@ -224,7 +232,7 @@ bool plim__release_available(struct plim_torch *t, const struct plim__request *r
     struct plim__pos pos = plim__freeset_lower(set, &t->chunks, plim__key_make(key, -1, 0));
     if (!plim__freeset_at_end(set, pos)) {
         uint32_t i = plim__freeset_id(set, &t->chunks, pos);
-        if (!t->blocks[i].es) {
+        if (is_whole(&t->blocks[i])) {
             segment_release(t, i);
             return true;
         }
@@ -235,7 +243,7 @@ bool plim__release_available(struct plim_torch *t, const struct plim__request *r
         if (b->size < t->conf.max_split) {
             break;
         }
-        if (!b->es) {
+        if (is_whole(b)) {
             plim__key at = plim__free_key(t, b);
             released += b->size;
             segment_release(t, i);

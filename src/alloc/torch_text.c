@@ -80,7 +80,7 @@ void plim_torch_oom_message(const struct plim_torch_failure *f, struct plim_torc
         part(out,
              "Allocation was preemptively rejected because it would exceed "
              "per_process_memory_fraction limit. Requested size: ",
-             f->driver, "");
+             f->requested, "");
         return;
     }
     part(out, "Tried to allocate ", f->driver, ". ");

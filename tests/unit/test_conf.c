@@ -126,7 +126,7 @@ static void errors_have_pytorchs_words(void **state)
         {"foo:1", "Unrecognized key 'foo' in Accelerator allocator config."},
         {"max_split_size_mb:19",
          "CachingAllocator option max_split_size_mb too small, must be >= 20"},
-        {"large_segment_size_mb:10", "CachingAllocator option large_segment_size_mb must be > 10"},
+        {"large_segment_size_mb:10", "CachingAllocator option large_segment_size_mb must be > 10 MB"},
         {"expandable_segments:true",
          "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got 'true'"},
         {"garbage_collection_threshold:1.0",
