@@ -95,8 +95,8 @@ static enum plim_status value_skip(const struct plim__conf_tokens *tk, size_t *i
     return PLIM_OK;
 }
 
-static enum plim_status pass_first(struct plim_conf *conf,
-                                           const struct plim__conf_tokens *tk, struct plim_err *err)
+static enum plim_status pass_first(struct plim_conf *conf, const struct plim__conf_tokens *tk,
+                                   struct plim_err *err)
 {
     if (!plim_torch_at_least(conf->version, 2, 11)) {
         return PLIM_OK;

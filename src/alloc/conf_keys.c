@@ -282,7 +282,7 @@ static enum plim_status take_reserve_segment(struct plim_conf *conf,
     X("roundup_power2_divisions", PLIM__PASS_COMMON, 0, take_roundup)                              \
     X("expandable_segments", PLIM__PASS_COMMON, 1, take_expandable)                                \
     X("max_non_split_rounding_mb", PLIM__PASS_COMMON, 6, take_non_split)                           \
-    X("large_segment_size_mb", PLIM__PASS_FIRST, 11, take_large_segment)                          \
+    X("large_segment_size_mb", PLIM__PASS_FIRST, 11, take_large_segment)                           \
     X("pinned_use_background_threads", PLIM__PASS_COMMON, 6, take_pinned_background)               \
     X("pinned_max_round_threshold_mb", PLIM__PASS_COMMON, 13, take_pinned_round)                   \
     X("pinned_max_cached_size_mb", PLIM__PASS_COMMON, 13, take_pinned_cached)                      \

@@ -108,8 +108,7 @@ static bool map_block(struct plim_torch *t, uint32_t block, uint64_t want)
     struct plim__es es = t->es.items[t->blocks[block].es];
     uint64_t addr = t->blocks[block].addr;
     uint64_t bytes = plim_round_up(want, es.page);
-    if (!plim_devmodel_map(t->device, addr, es.page, bytes / es.page,
-                           t->rules.failure_asks_free)) {
+    if (!plim_devmodel_map(t->device, addr, es.page, bytes / es.page, t->rules.failure_asks_free)) {
         return false;
     }
     plim__unmapped_take(t, block);

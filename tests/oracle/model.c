@@ -13,17 +13,17 @@ static struct plim_conf conf;
 static struct plim_torch *torch;
 static uint64_t blocks[OW_SLOTS];
 static uint16_t streams[OW_STREAMS];
-static uint16_t pools[OW_POOLS];       /* model's pool index of each workload pool */
+static uint16_t pools[OW_POOLS]; /* model's pool index of each workload pool */
 static bool pool_named[OW_POOLS];
 static uint64_t next_pool = 1;
-static uint64_t tick;                  /* simulated time */
+static uint64_t tick;                   /* simulated time */
 static uint64_t stream_due[OW_STREAMS]; /* when all work on a stream is complete */
-static PLIM_VEC(uint64_t) due;         /* ticket -> when that event is complete */
+static PLIM_VEC(uint64_t) due;          /* ticket -> when that event is complete */
 
 static void must(enum plim_status st, const struct plim_err *err)
 {
     if (st != PLIM_OK) {
-        fprintf(stderr, "oracle_model: %s\n", err->message);
+        fprintf(stderr, "oracle_model: %s\n", err ? err->message : plim_status_text(st));
         exit(1);
     }
 }
@@ -163,8 +163,8 @@ static void out_of_memory(void)
         .used = device.used - config.external,
         .self = true,
     };
-    plim_torch_oom_message(plim_torch_failure(torch), PLIM_TORCH_LATEST, 0, conf.expandable, &self, 1,
-                           &text);
+    plim_torch_oom_message(plim_torch_failure(torch), PLIM_TORCH_LATEST, 0, conf.expandable, &self,
+                           1, &text);
     ow_text(text.p);
     plim_buf_fini(&text);
 }
@@ -173,14 +173,14 @@ bool side_alloc(unsigned slot, uint64_t size, unsigned stream, unsigned pool)
 {
     uint16_t p = pool ? pools[pool - 1] : PLIM_TORCH_POOL_DEFAULT;
     if (config.bench) {
-        MUST(plim_torch_alloc(torch, size, 0, p, &blocks[slot], &err));
-        return true;
+        return plim_torch_alloc(torch, size, 0, p, &blocks[slot], NULL) == PLIM_OK;
     }
     if (pool) {
         MUST(plim_torch_pool_retain(torch, plim_torch_pool_id(torch, p), 0, &p, &err));
         MUST(plim_torch_route_begin(torch, p, PLIM_TORCH_ANY_STREAM, &err));
     }
-    MUST(plim_torch_alloc(torch, size, streams[stream], PLIM_TORCH_POOL_ROUTED, &blocks[slot], &err));
+    MUST(plim_torch_alloc(torch, size, streams[stream], PLIM_TORCH_POOL_ROUTED, &blocks[slot],
+                          &err));
     ow_put(OW_ALLOC, slot, ow_rel(plim_torch_addr(torch, blocks[slot])), 0, 0);
     if (blocks[slot] == PLIM_TORCH_NONE) {
         out_of_memory();
@@ -194,6 +194,10 @@ bool side_alloc(unsigned slot, uint64_t size, unsigned stream, unsigned pool)
 
 void side_free(unsigned slot)
 {
+    if (config.bench) {
+        must(plim_torch_free(torch, blocks[slot], NULL), NULL);
+        return;
+    }
     MUST(plim_torch_free(torch, blocks[slot], &err));
 }
 
@@ -225,7 +229,8 @@ void side_advance(uint64_t ticks)
 
 void side_pool_new(unsigned pool, bool overflow, bool no_split)
 {
-    unsigned flags = (overflow ? PLIM_TORCH_POOL_OVERFLOW : 0) | (no_split ? PLIM_TORCH_POOL_NO_SPLIT : 0);
+    unsigned flags =
+        (overflow ? PLIM_TORCH_POOL_OVERFLOW : 0) | (no_split ? PLIM_TORCH_POOL_NO_SPLIT : 0);
     struct plim_pool_id id = {0, next_pool++};
     MUST(plim_torch_pool_retain(torch, id, flags, &pools[pool], &err));
     pool_named[pool] = true;
@@ -270,8 +275,8 @@ void side_stats(void)
     }
     put_stat(&s.oversize_allocations);
     put_stat(&s.oversize_segments);
-    uint64_t scalars[] = {s.num_alloc_retries, s.num_ooms,         s.num_oom_rejections,
-                          s.num_sync_all_streams, s.num_device_alloc, s.num_device_free,
+    uint64_t scalars[] = {s.num_alloc_retries,       s.num_ooms,         s.num_oom_rejections,
+                          s.num_sync_all_streams,    s.num_device_alloc, s.num_device_free,
                           (uint64_t)s.max_split_size};
     for (uint64_t i = 0; i < PLIM_COUNT_OF(scalars); i++) {
         ow_put(OW_SCALAR, i, scalars[i], 0, 0);
@@ -290,7 +295,7 @@ void side_snapshot(void)
     struct plim_heap heap = {0};
     MUST(plim_torch_check(torch, &err));
     MUST(plim_torch_export(torch, &heap, &err));
-    plim_vec_foreach(s, &heap.segments) {
+    plim_vec_foreach (s, &heap.segments) {
         uint64_t flags = (s->small ? 1 : 0) | (s->expandable ? 2 : 0);
         ow_put(OW_SEGMENT, ow_rel(s->addr), s->size,
                (uint64_t)s->stream << 32 | pool_of(s->pool) << 8 | flags,

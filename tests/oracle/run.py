@@ -173,23 +173,23 @@ class Programs:
         arguments = [f"{key}={value}" for key, value in combo.items()]
         logs = [self.folder / "real.log", self.folder / "model.log"]
         errors = self.folder / "real.err"
+        outputs = []
         with open(errors, "w", encoding="utf-8") as stderr:
-            started = [
-                subprocess.Popen([self.real, logs[0] if log else "-", *arguments], text=True,
-                                 env=real_environment(self.build, combo, not log),
-                                 stdout=subprocess.PIPE, stderr=stderr, errors="replace"),
-                subprocess.Popen([self.model, logs[1] if log else "-", *arguments], text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace"),
-            ]
-            if not log:  # timing: one after the other would be better still, but the ratio is what counts
-                started[0].wait()
-            outputs = [process.communicate() for process in started]
-        if started[0].returncode:
+            real = subprocess.Popen([self.real, logs[0] if log else "-", *arguments], text=True,
+                                    env=real_environment(self.build, combo, not log),
+                                    stdout=subprocess.PIPE, stderr=stderr, errors="replace")
+            if not log:  # timing: one after the other
+                outputs = [real.communicate()]
+            model = subprocess.Popen([self.model, logs[1] if log else "-", *arguments], text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace")
+            outputs += [real.communicate()] if log else []
+            outputs.append(model.communicate())
+        if real.returncode:
             tail = errors.read_text(encoding="utf-8", errors="replace")
             what = [line for line in tail.splitlines() if "what()" in line]
-            raise RuntimeError(f"the real side ended with {started[0].returncode}: {what or tail[-500:]}")
-        if started[1].returncode:
-            raise RuntimeError(f"the model ended with {started[1].returncode}: {outputs[1][1]}")
+            raise RuntimeError(f"the real side ended with {real.returncode}: {what or tail[-500:]}")
+        if model.returncode:
+            raise RuntimeError(f"the model ended with {model.returncode}: {outputs[1][1]}")
         return [output[0] for output in outputs], logs
 
 
@@ -274,7 +274,7 @@ def settings(programs, options):
 def bench(programs, options):
     """The same request lists on both sides, one after the other, best of five."""
     print(f"{'':8}{'real ns/call':>14}{'model ns/call':>15}{'ratio':>8}")
-    for sizes, slots in (("repeat", 1), ("mix", 512), ("small", 512)):
+    for sizes, slots in (("repeat", 1), ("mix", 2000), ("small", 2000)):
         best = [float("inf"), float("inf")]
         combo = {"bench": 1, "sizes": f"bench-{sizes}", "slots": slots, "ops": options.ops * 50,
                  "total": 40 * GIB}

@@ -22,23 +22,23 @@
 extern "C" {
 #endif
 
-#define OW_SLOTS   512
+#define OW_SLOTS   2048
 #define OW_STREAMS 6
 #define OW_POOLS   3
-#define OW_ORIGIN  UINT64_C(0x200000000000)               /* where the simulated device's addresses start */
-#define OW_LIMIT   (OW_ORIGIN + (UINT64_C(1) << 44))      /* where they end */
+#define OW_ORIGIN  UINT64_C(0x200000000000) /* where the simulated device's addresses start */
+#define OW_LIMIT   (OW_ORIGIN + (UINT64_C(1) << 44)) /* where they end */
 
 /* Tags of records. */
 enum ow_tag {
-    OW_ALLOC = 1,  /* slot, address (0 = failed), 0, 0 */
-    OW_CALL,       /* enum ow_call, address, size, stream or failure flag */
-    OW_EVENT,      /* action, address, size, stream << 16 | pool */
-    OW_TEXT,       /* 24 bytes of text and their offset */
-    OW_STAT,       /* current, peak, allocated, freed */
-    OW_SCALAR,     /* index, value */
-    OW_SEGMENT,    /* address, size, stream << 32 | pool << 8 | flags, registration counter */
-    OW_BLOCK,      /* size, requested, state, age */
-    OW_OP,         /* number of the operation, kind, a, b: not compared as such, for reading */
+    OW_ALLOC = 1, /* slot, address (0 = failed), 0, 0 */
+    OW_CALL,      /* enum ow_call, address, size, stream or failure flag */
+    OW_EVENT,     /* action, address, size, stream << 16 | pool */
+    OW_TEXT,      /* 24 bytes of text and their offset */
+    OW_STAT,      /* current, peak, allocated, freed */
+    OW_SCALAR,    /* index, value */
+    OW_SEGMENT,   /* address, size, stream << 32 | pool << 8 | flags, registration counter */
+    OW_BLOCK,     /* size, requested, state, age */
+    OW_OP,        /* number of the operation, kind, a, b: not compared as such, for reading */
 };
 
 enum ow_call {
@@ -73,21 +73,22 @@ struct ow_config {
     unsigned snapshot;   /* all segments and blocks every so many operations */
     unsigned descending; /* address policy */
     unsigned first_fit;
-    unsigned rare;       /* bits: which rare operations happen, enum ow_rare */
-    unsigned bench;      /* no logs: time the requests */
-    const char *sizes;   /* edge, small, mixed, shapes, huge, bench-* */
-    const char *conf;    /* settings at start */
-    const char *conf2;   /* settings to change to and fro at run time, or "" */
-    const char *settings; /* a file of settings strings, one a line: apply them all, do nothing else */
+    unsigned rare;     /* bits: which rare operations happen, enum ow_rare */
+    unsigned bench;    /* no logs: time the requests */
+    const char *sizes; /* edge, small, mixed, shapes, huge, bench-* */
+    const char *conf;  /* settings at start */
+    const char *conf2; /* settings to change to and fro at run time, or "" */
+    const char
+        *settings; /* a file of settings strings, one a line: apply them all, do nothing else */
 };
 
 enum ow_rare {
-    OW_RARE_EMPTY = 1,     /* empty_cache, of a pool too */
-    OW_RARE_FRACTION = 2,  /* set_per_process_memory_fraction */
-    OW_RARE_BURST = 4,     /* free many slots at once */
-    OW_RARE_RESET = 8,     /* reset_peak_stats, reset_accumulated_stats */
-    OW_RARE_POOL = 16,     /* release and re-create pools */
-    OW_RARE_CAPTURE = 32,  /* graph captures */
+    OW_RARE_EMPTY = 1,    /* empty_cache, of a pool too */
+    OW_RARE_FRACTION = 2, /* set_per_process_memory_fraction */
+    OW_RARE_BURST = 4,    /* free many slots at once */
+    OW_RARE_RESET = 8,    /* reset_peak_stats, reset_accumulated_stats */
+    OW_RARE_POOL = 16,    /* release and re-create pools */
+    OW_RARE_CAPTURE = 32, /* graph captures */
 };
 
 /* ---- what each side provides ------------------------------------------------------------------ */
@@ -103,7 +104,8 @@ void side_fraction(double fraction);
 void side_conf(const char *text);
 void side_advance(uint64_t ticks);
 void side_pool_new(unsigned pool, bool overflow, bool no_split);
-void side_pool_drop(unsigned pool); /* release, then empty its cache, as MemPool's destructor does */
+void side_pool_drop(
+    unsigned pool); /* release, then empty its cache, as MemPool's destructor does */
 void side_capture(unsigned stream, unsigned pool, bool begin);
 void side_reset(bool peaks);
 void side_stats(void);

@@ -17,7 +17,11 @@ typedef struct CUgraph_st *cudaGraph_t;
 typedef struct CUgraphNode_st *cudaGraphNode_t;
 typedef struct CUgraphExec_st *cudaGraphExec_t;
 
-typedef enum cudaError { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 } cudaError_t;
+typedef enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorNotReady = 600
+} cudaError_t;
 
 enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusNone = 0,
@@ -41,7 +45,10 @@ enum cudaMemcpyKind {
 
 typedef struct CUuserObject_st *cudaUserObject_t;
 typedef void (*cudaHostFn_t)(void *data);
-enum { cudaUserObjectNoDestructorSync = 1, cudaGraphUserObjectMove = 1 };
+enum {
+    cudaUserObjectNoDestructorSync = 1,
+    cudaGraphUserObjectMove = 1
+};
 
 struct cudaDeviceProp;
 
