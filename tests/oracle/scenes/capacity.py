@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must live at the same time does not fit, or a cap says no. None of these is a leak."""
+
+import gc
+
+import torch
+
+from scenarios import in_file, mem, scene
+from scenes.fragmentation import strand
+from scenes.models import APP, DynamicCache, build, generate, tokens
+
+
+@scene("capacity", gpu="40GiB")
+@in_file(APP + "load.py")
+def load_with_conversion():
+    """Weights come as fp32 and stay as bf16: a temporary for each survivor, until the card is full."""
+    weights = {}
+    for i in range(2000):
+        wide = torch.empty(1024 * (5 + i % 7 * 4), 1024, device="cuda")
+        weights[i] = wide.to(torch.bfloat16)
+    return weights
+
+
+@scene("capacity", gpu="12GiB")
+@in_file(APP + "quantize.py")
+def load_and_quantize():
+    """Quantisation at load: five temporaries for each pair of survivors."""
+    weights = []
+    for i in range(4000):
+        w = torch.empty(2048, 2048 + 1024 * (i % 3), device="cuda")
+        scale = w.abs().amax(dim=1, keepdim=True)
+        q = (w / scale * 127).round().clamp(-127, 127).to(torch.int8)
+        weights.append((q, scale))
+    return weights
+
+
+@scene("capacity", gpu="16GiB")
+@in_file(APP + "build.py")
+def model_larger_than_card():
+    """A model is built layer by layer on a card that is too small."""
+    return build(80, 4096)
+
+
+@in_file(APP + "train.py")
+def train(model, optimizer, batches):
+    for batch, length in batches:
+        x = tokens(batch, length)
+        loss = model(x).float().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+@scene("capacity", gpu="24GiB")
+def first_forward():
+    """Training, and the batch is too large: memory runs out in the middle of the first forward pass."""
+    model = build(60, 1024)
+    train(model, sgd(model), [(64, 1024)])
+
+
+@scene("capacity", gpu="24GiB", history={"context": None})
+def first_forward_no_stacks():
+    """The same, recorded without stacks."""
+    model = build(60, 1024)
+    train(model, sgd(model), [(64, 1024)])
+
+
+@scene("capacity", gpu="24GiB", history={"max_entries": 700})
+def first_forward_ring():
+    """The same, of which only the last 700 events are known."""
+    model = build(60, 1024)
+    train(model, sgd(model), [(64, 1024)])
+
+
+@scene("capacity", gpu="24GiB")
+def first_forward_sequential():
+    """The first pass through an nn.Sequential called from one line."""
+    parts = []
+    for _ in range(120):
+        parts += [torch.nn.Linear(2048, 2048, device="cuda"), torch.nn.GELU(), torch.nn.LayerNorm(2048, device="cuda")]
+    net = torch.nn.Sequential(*parts)
+    net(torch.empty(9000, 2048, device="cuda")).sum().backward()
+
+
+@scene("capacity", gpu="24GiB")
+def first_backward():
+    """The forward pass fits, the gradients of the weights do not."""
+    model = build(48, 2048)
+    x = tokens(10, 1024)
+    loss = model(x).float().mean()
+    loss.backward()
+
+
+@scene("capacity", gpu="16GiB")
+def first_adam_step():
+    """Weights and gradients fit; Adam's two states, made at the first step, do not."""
+    model = build(40, 2048)
+    train(model, torch.optim.AdamW(model.parameters()), [(1, 128)])
+
+
+@scene("capacity", gpu="16GiB")
+def first_adam_step_loop():
+    """The same with the optimizer that goes parameter by parameter, with temporaries for each."""
+    model = build(40, 2048)
+    train(model, torch.optim.Adam(model.parameters(), foreach=False), [(1, 128)])
+
+
+@in_file(APP + "lion.py")
+class Lion(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state["master"] = p.detach().float()
+                state["momentum"] = torch.zeros_like(p, dtype=torch.float32)
+            update = state["momentum"] * 0.9 + p.grad.float() * 0.1
+            state["master"].add_(update.sign(), alpha=-0.1)
+            p.data.copy_(state["master"])
+
+
+@scene("capacity", gpu="16GiB")
+def custom_optimizer_first_step():
+    """An optimizer of the user's own builds its state in its first step."""
+    model = build(40, 2048)
+    train(model, Lion(list(model.parameters())), [(1, 128)])
+
+
+@scene("capacity", gpu="24GiB")
+def larger_batch_after_many():
+    """Thirty steps of training, then one larger batch."""
+    model = build(24, 1024)
+    train(model, sgd(model), [(16, 512)] * 30 + [(100, 1024)])
+
+
+@scene("capacity", gpu="24GiB", history={"max_entries": 3000})
+def larger_batch_ring():
+    """The same, of which only the last 3,000 events are known."""
+    model = build(24, 1024)
+    train(model, sgd(model), [(16, 512)] * 30 + [(100, 1024)])
+
+
+@scene("capacity", gpu="8GiB")
+def attention_scores():
+    """One request for all attention scores of a long sequence: more than the card."""
+    x = torch.empty(16, 32768, 128, dtype=torch.float16, device="cuda")
+    return torch.bmm(x, x.transpose(1, 2))
+
+
+@scene("capacity", gpu="80GiB", also=("fragmentation",), why="growth by concatenation also leaves holes")
+@in_file(APP + "serve.py")
+def kv_ramp_up():
+    """One large batch generates: its cache grows in each step until the card is full."""
+    weights = [mem(1600) for _ in range(40)]
+    cache = DynamicCache(48)
+    generate(cache, 48, 32, 2500, 500, 1024)
+    return weights
+
+
+@scene("capacity", also=("leak",), why="pages of running sequences; only the program knows that they end")
+@in_file(APP + "engine/kv_cache.py")
+def kv_pages_ramp_up():
+    """Pages of a cache are taken as sequences grow, all sequences still running."""
+    weights = [mem(400) for _ in range(40)]
+    pages = []
+    for step in range(2000):
+        hidden = [mem(6) for _ in range(4)]
+        logits = mem(8)
+        if step % 8 == 0:
+            pages.append(mem(48))
+    return weights, pages, hidden, logits
+
+
+@scene("capacity")
+@in_file(APP + "limits.py")
+def cap_by_call():
+    """set_per_process_memory_fraction(0.4): the device has room, the cap has not."""
+    torch.cuda.set_per_process_memory_fraction(0.4)
+    state = [mem(300) for _ in range(28)]
+    while True:
+        state.append(mem(200))
+
+
+@scene("capacity", conf="per_process_memory_fraction:0.5", gpu="16GiB")
+@in_file(APP + "limits.py")
+def cap_by_conf():
+    """The cap comes from the settings."""
+    state = [mem(300) for _ in range(20)]
+    return state, mem(3000)
+
+
+@scene("capacity", limit="10GiB")
+@in_file(APP + "limits.py")
+def cap_by_quota():
+    """A quota outside PyTorch lets this process have 10 GiB; the device says that more is free."""
+    state = [mem(500) for _ in range(12)]
+    while True:
+        state.append(mem(700))
+
+
+@scene("capacity", also=("fragmentation",), gpu="24GiB", why="with a cap, holes within it count as well")
+@in_file(APP + "limits.py")
+def cap_and_holes():
+    """A cap of 9.6 GiB with 8 GiB stranded below it: both alone would have saved it."""
+    torch.cuda.set_per_process_memory_fraction(0.4)
+    return strand(8, 1024), mem(3000)
+
+
+@scene("capacity", gpu="24GiB*2", device=1)
+@in_file(APP + "split.py")
+def second_device_full():
+    """Two cards: the first is large and fine, the second runs out."""
+    first = [mem(500, "cuda:0") for _ in range(40)]
+    for _ in range(400):
+        mem(300, "cuda:0")
+    second = [mem(500, "cuda:1") for _ in range(30)]
+    while True:
+        second.append(mem(900, "cuda:1"))
+    return first
+
+
+@scene("capacity", gpu="16GiB")
+@in_file(APP + "retry.py")
+def caught_and_halved():
+    """A batch is too large, the program catches the error, halves it and goes on for long."""
+    weights = [mem(500) for _ in range(20)]
+    size, message = 8000, None
+    for _ in range(300):
+        try:
+            work = [mem(size), mem(size / 8)]
+        except torch.OutOfMemoryError as e:
+            message = str(e)
+            size /= 2
+        work = None
+    return {"message": message, "kept": (weights, work)}
+
+
+@scene("capacity", gpu="16GiB")
+def dumped_after_cleanup():
+    """The error is handled, everything is dropped and the cache emptied before the snapshot is taken."""
+    message = None
+    try:
+        model = build(24, 1024)
+        train(model, sgd(model), [(64, 1024)])
+    except torch.OutOfMemoryError as e:
+        message = str(e)
+    model = None
+    gc.collect()
+    torch.cuda.empty_cache()
+    return {"message": message}
+
+
+@scene("capacity", gpu="16GiB", conf="expandable_segments:True")
+def first_forward_expandable():
+    """The first forward pass with expandable segments."""
+    model = build(60, 1024)
+    train(model, sgd(model), [(48, 1024)])
+
+
+@scene("capacity", gpu="24GiB", conf="expandable_segments:True")
+@in_file(APP + "serve.py")
+def long_prompt_expandable():
+    """A steady service with expandable segments, then one prompt that needs too much."""
+    weights = [mem(700) for _ in range(28)]
+    for i in range(500):
+        a, b = mem(30 + i % 11), mem(90 + i % 7)
+        del a, b
+    return weights, mem(5000)
+
+
+@scene("capacity", gpu="24GiB", history={"max_entries": 2000, "context": None})
+@in_file(APP + "serve.py")
+def long_prompt_ring_no_stacks():
+    """The same without expandable segments, the last 2,000 events, no stacks."""
+    weights = [mem(700) for _ in range(28)]
+    for i in range(1500):
+        a, b = mem(30 + i % 11), mem(90 + i % 7)
+        del a, b
+    return weights, mem(5000)
+
+
+@scene("capacity", gpu="48GiB")
+@in_file(APP + "sample.py")
+def decode_of_a_large_image():
+    """A diffusion service: steps are fine, the decoder's workspace for one large image is not."""
+    unet = [mem(100) for _ in range(300)]
+    for i in range(400):
+        latents = mem(64)
+        noise = [mem(256) for _ in range(6)]
+        del latents, noise
+    decoded = []
+    for scale in range(12):
+        decoded.append(mem(1024 + 256 * scale))
+    return unet, decoded
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "serve.py")
+def many_requests_at_once():
+    """Forty requests are admitted at the same time, each with its cache; all are still running."""
+    weights = [mem(500) for _ in range(28)]
+    running = [DynamicCache(24) for _ in range(40)]
+    for cache in running:
+        generate(cache, 24, 1, 4000, 4, 4 * 1024)
+    return weights
