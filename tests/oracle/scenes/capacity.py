@@ -309,3 +309,120 @@ def many_requests_at_once():
     for cache in running:
         generate(cache, 24, 1, 4000, 4, 4 * 1024)
     return weights
+
+
+@in_file(APP + "rnn.py")
+class Cell(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.x2h, self.h2h = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, dim)
+
+    def forward(self, x, h):
+        return torch.tanh(self.x2h(x) + self.h2h(h))
+
+
+@in_file(APP + "rnn.py")
+class Recurrent(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.embed = torch.nn.Linear(dim, dim)
+        self.cell = Cell(dim)
+
+    def forward(self, x):
+        x = self.embed(x)
+        h, outputs = torch.zeros_like(x[:, 0]), []
+        for step in range(x.shape[1]):
+            h = self.cell(x[:, step], h)
+            outputs.append(h * 0.5)
+        return torch.stack(outputs)
+
+
+@scene("capacity", gpu="16GiB")
+@in_file(APP + "rnn.py")
+def unrolled_recurrent_net():
+    """One sequence of 3,000 steps is unrolled for training: every step's activations must stay."""
+    net = Recurrent(2048).cuda()
+    net(torch.empty(256, 3000, 2048, dtype=torch.float32, device="cuda")).sum().backward()
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "train.py")
+def very_deep_first_forward():
+    """A first forward pass through 300 layers."""
+    model = build(300, 512)
+    return model(tokens(32, 1024))
+
+
+@scene("capacity", gpu="24GiB", history={"max_entries": 2500})
+@in_file(APP + "serve.py")
+def long_prompt_beside_lru():
+    """A service with an LRU cache at its limit; one prompt is too long; a short record."""
+    weights, cache = [mem(300) for _ in range(50)], {}
+    for request in range(1500):
+        a, b = mem(60), mem(30)
+        del a, b
+        cache[request] = mem(20)
+        if len(cache) > 200:
+            del cache[request - 200]
+    return weights, mem(6000)
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "train.py")
+def curriculum():
+    """Sequences grow from step to step; every step frees all it took; the last one is too long."""
+    model = build(12, 1024)
+    train(model, sgd(model), [(16, 64 * i) for i in range(2, 60)])
+
+
+@scene("capacity", gpu="24GiB", history={"max_entries": 6000})
+def curriculum_ring():
+    """The same with a short record."""
+    model = build(12, 1024)
+    train(model, sgd(model), [(16, 64 * i) for i in range(2, 60)])
+
+
+@scene("capacity", gpu="24GiB", history={"enabled": "state"}, also=("unknown",),
+       why="without a history only the message tells that anything failed")
+def first_forward_state_only():
+    """The first forward pass, with the state but no history."""
+    model = build(60, 1024)
+    train(model, sgd(model), [(64, 1024)])
+
+
+@scene("capacity", gpu="24GiB", also=("leak",), why="sequences in flight; only the program knows that they end")
+def engine_ramp_up():
+    """An engine with pages on demand, ten steps of decoding for each new sequence."""
+    weights = [mem(400) for _ in range(36)]
+    manager = BlockManager()
+    for sequence in range(900):
+        manager.allocate(sequence)
+        for _ in range(3):
+            execute_model()
+    return weights
+
+
+LIB = "/opt/venv/lib/python3.11/site-packages/vllm/"
+
+
+@in_file(LIB + "core/block_manager.py")
+class BlockManager:
+    def __init__(self):
+        self.kv_cache = {}
+
+    def allocate(self, sequence):
+        self.kv_cache[sequence] = [mem(4) for _ in range(4)]
+
+
+@in_file(LIB + "v1/worker/gpu_model_runner.py")
+def execute_model():
+    hidden = mem(12)
+    logits = mem(30)
+    return hidden, logits
+
+
+@scene("capacity", gpu="24GiB", history={"stacks": "all"})
+def first_forward_native_stacks():
+    """The first forward pass with native frames in the stacks."""
+    model = build(60, 1024)
+    train(model, sgd(model), [(64, 1024)])

@@ -186,3 +186,39 @@ def with_max_split_size():
 def holes_beside_neighbours():
     """Stranded bytes on a card that is shared."""
     return [mem(1000) for _ in range(6)], strand(8, 1100), mem(4000)
+
+@scene("fragmentation", gpu="16GiB", history={"enabled": "state"}, also=("unknown",),
+       why="without a history only the message tells that anything failed")
+@in_file(APP + "holes.py")
+def pinned_state_only():
+    """Large segments pinned by small blocks, the state without a history."""
+    return [mem(1000) for _ in range(5)], strand(8, 1100), mem(3000)
+
+
+@scene("fragmentation", gpu="80GiB")
+@in_file(APP + "holes.py")
+def pinned_on_a_large_card():
+    """14 of 80 GiB are stranded; a request of 6 GiB fails."""
+    return [mem(1000) for _ in range(62)], strand(14, 1000), mem(6000)
+
+
+@scene("fragmentation", gpu="24GiB", also=("capacity",), why="2 GiB stranded are little, but the request needs only 1.5")
+@in_file(APP + "holes.py")
+def few_holes():
+    """2 GiB of 24 are stranded and a request of 1.5 GiB fails."""
+    return [mem(1000) for _ in range(21)], strand(4, 500), mem(1500)
+
+
+@scene("fragmentation", gpu="24GiB")
+@in_file(APP + "serve.py")
+def failed_then_went_on():
+    """A request fails because of holes; the service drops it and goes on until it ends."""
+    weights, pins, message = [mem(1000) for _ in range(8)], strand(12, 1200), None
+    try:
+        mem(4000)
+    except torch.OutOfMemoryError as e:
+        message = str(e)
+    pins.clear()
+    for _ in range(500):
+        mem(700)
+    return {"message": message, "kept": (weights, pins)}

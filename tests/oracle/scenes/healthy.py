@@ -211,3 +211,54 @@ def few_events():
     for _ in range(50):
         work(12)
     return weights
+
+
+@scene("healthy", gpu="24GiB")
+@in_file(APP + "evaluate.py")
+def predictions_moved_to_host():
+    """An evaluation loop that keeps its predictions on the host."""
+    model, predictions = build(8, 1024), []
+    with torch.no_grad():
+        for _ in range(200):
+            predictions.append(model(tokens(2, 64)).argmax(-1).cpu())
+    return model
+
+
+@scene("healthy", gpu="24GiB")
+@in_file(APP + "train.py")
+def accumulation():
+    """Gradient accumulation over eight micro-batches, two epochs."""
+    model = build(8, 1024)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(48):
+        loss = model(tokens(4, 512)).float().mean() / 8
+        loss.backward()
+        if step % 8 == 7:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return model, optimizer
+
+
+@scene("healthy", gpu="24GiB")
+@in_file(APP + "train.py")
+def averaged_weights():
+    """A copy of the weights (EMA) is updated in place in each step."""
+    model = build(8, 1024)
+    average = [p.detach().clone() for p in model.parameters()]
+    for _ in range(60):
+        loss = model(tokens(4, 256)).float().mean()
+        loss.backward()
+        for a, p in zip(average, model.parameters()):
+            a.mul_(0.99).add_(p.detach(), alpha=0.01)
+        model.zero_grad(set_to_none=True)
+    return model, average
+
+
+@scene("healthy", gpu="24GiB", history={"max_entries": 1500})
+@in_file(APP + "train.py")
+def inside_an_epoch_ring():
+    """Taken in the middle of a step's forward pass, of which the short record shows only a part."""
+    model = build(60, 512)
+    for _ in range(4):
+        model(tokens(8, 512)).float().mean().backward()
+    return model, model(tokens(8, 512))

@@ -4,6 +4,7 @@
 import torch
 
 from scenarios import in_file, mem, scene
+from scenes.fragmentation import capture
 from scenes.models import APP, DynamicCache, build, generate, tokens
 
 
@@ -288,3 +289,106 @@ def training_keeps_batches():
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "evaluate.py")
+def few_big_outputs():
+    """The outputs that are kept are large: thirty fill the card."""
+    model, outputs = build(12, 1024), []
+    with torch.no_grad():
+        for _ in range(500):
+            batch = tokens(22, 512)
+            outputs.append(model(batch))
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "train.py")
+def loss_keeps_large_graph():
+    """losses.append(loss): some twenty steps' graphs fill the card."""
+    model, losses = build(12, 1024), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(300):
+        x = tokens(2, 512)
+        loss = model(x).float().mean()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss)
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "serve.py")
+def leaked_blocks_pin():
+    """Each request leaves a small tensor in the middle of its large, freed workspace."""
+    weights, left = [mem(300) for _ in range(10)], []
+    for request in range(1000):
+        work = [mem(80 + request * 37 % 23), mem(40 + request * 31 % 17)]
+        out = mem(100)
+        del work
+        left.append(mem(3))
+        more = mem(60 + request * 7 % 29)
+        del out, more
+    return weights
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "limits.py")
+def leak_under_a_cap():
+    """A leak runs into a cap of half the card."""
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    weights, results = [mem(400) for _ in range(10)], {}
+    for request in range(5000):
+        handle(request, results, 10)
+    return weights
+
+
+@scene("leak", gpu="24GiB", also=("capacity",), why="five generations are a burst, not a pace")
+@in_file(APP + "reload.py")
+def old_models_kept():
+    """Every reload of the model keeps the old one alive, with traffic between."""
+    models = []
+    for version in range(10):
+        models.append(build(20, 1536))
+        for _ in range(60):
+            work(20)
+            with torch.no_grad():
+                models[-1](tokens(2, 256))
+
+
+@scene("leak", gpu="24GiB", also=("fragmentation", "capacity"), why="graphs hold private pools; nothing frees them")
+@in_file(APP + "graphs.py")
+def graph_for_every_request():
+    """A new graph is captured for each shape that comes, and kept."""
+    weights, graphs = [mem(300) for _ in range(20)], {}
+    for request in range(4000):
+        work(10)
+        graphs[request] = capture(60 + request * 7 % 31)
+    return weights
+
+
+@scene("leak", gpu="24GiB", also=("capacity", "unknown"), history={"enabled": "state"},
+       why="without a history growth cannot be seen")
+@in_file(APP + "serve.py")
+def dict_state_only():
+    """The dict by request, with the state but no history."""
+    weights = [mem(400) for _ in range(20)]
+    results = {}
+    for request in range(5000):
+        handle(request, results, 4 + request * 7919 % 13)
+    return weights
+
+
+@scene("leak", gpu="24GiB", history={"max_entries": 8000})
+@in_file(APP + "serve.py")
+def leak_beside_lru():
+    """An LRU cache that is full, and beside it a list that only grows."""
+    weights, cache, left = [mem(300) for _ in range(12)], {}, []
+    for request in range(6000):
+        work(6)
+        cache[request] = mem(20)
+        if len(cache) > 200:
+            del cache[request - 200]
+        if request % 3 == 0:
+            left.append(mem(11))
+    return weights
