@@ -39,7 +39,7 @@ static void fill_allocator_side(struct plim_diagnosis *d)
 static struct plim_amount free_bytes(const struct plim_facts *facts, const struct plim_diagnosis *d)
 {
     uint64_t reserved = d->set.ledger.reserved.bytes;
-    if (d->failure.happened && d->failure.device_free > 0) {
+    if (d->failure.happened && d->failure.device_free != PLIM_FREE_NOT_RECORDED) {
         return measured(d->failure.device_free);
     }
     if (plim_known(facts->free) && d->failure.happened) {
@@ -88,6 +88,9 @@ static void split_external(const struct plim_facts *facts, struct plim_amount ex
     }
     *mine = plim_known(facts->process_other) ? part_of(external, facts->process_other)
                                              : plim_amount(context, PLIM_HOW_ESTIMATED);
+    if (!plim_known(facts->others) && external.bytes - mine->bytes <= facts->tolerance) {
+        mine->bytes = external.bytes; /* what is left is the rounding of the message's figures */
+    }
     *others = plim_amount(external.bytes - mine->bytes,
                           mine->how == PLIM_HOW_ESTIMATED ? PLIM_HOW_ESTIMATED : PLIM_HOW_COMPUTED);
 }

@@ -71,6 +71,7 @@ static void take_failure_from_message(const struct plim_facts *facts,
         .event = (uint32_t)trace->events.n,
         .size = facts->request.bytes,
         .driver_bytes = facts->request.bytes,
+        .device_free = PLIM_FREE_NOT_RECORDED,
         .stack = PLIM_NO_STACK,
         .count = 1,
     };
@@ -177,6 +178,47 @@ static void add_configured_cap(const struct plim_conf *conf, struct plim_facts *
     }
 }
 
+/* Where the first failure was: behind it a program that lives on cannot grow any more. */
+static size_t first_failure(const struct plim_trace *trace, size_t position)
+{
+    size_t at = 0;
+    while (at < position && trace->events.items[at].action != PLIM_ACTION_OOM) {
+        at++;
+    }
+    return at;
+}
+
+/* Leaks up to the moment; when nothing grew up to it and requests failed before, up to the first. */
+static enum plim_status find_leaks(const struct plim_snapshot *snapshot, struct plim_diagnosis *d,
+                                   struct plim_err *err)
+{
+    struct plim_leak_input in = {.snapshot = snapshot,
+                                 .trace = &snapshot->devices.items[d->device].trace,
+                                 .sites = &d->sites,
+                                 .heap = &d->heap,
+                                 .history = &d->history,
+                                 .position = d->position};
+    PLIM_TRY(plim_leaks_find(&in, &d->arena, &d->leaks, err));
+    size_t first = first_failure(in.trace, d->position);
+    if (d->leaks.suspects.n > 0 || first == d->position || first == 0) {
+        return PLIM_OK;
+    }
+    struct plim_history earlier;
+    PLIM_TRY(plim_history_read(snapshot, in.trace, first, &earlier, err));
+    struct plim_leaks leaks;
+    in.history = &earlier;
+    in.position = first;
+    enum plim_status st = plim_leaks_find(&in, &d->arena, &leaks, err);
+    plim_history_fini(&earlier);
+    if (st == PLIM_OK && leaks.suspects.n > 0) {
+        plim_leaks_fini(&d->leaks);
+        d->leaks = leaks;
+    } else if (st == PLIM_OK) {
+        plim_leaks_fini(&leaks);
+    }
+    return st;
+}
+
 static enum plim_status run(const struct plim_snapshot *snapshot,
                             const struct plim_diagnose_options *options, struct plim_diagnosis *d,
                             struct plim_err *err)
@@ -193,8 +235,7 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     PLIM_TRY(plim_history_read(snapshot, &device->trace, d->position, &d->history, err));
     PLIM_TRY(plim_heap_at(device, d->position, &d->history.births, &d->heap, &d->gaps, err));
     PLIM_TRY(plim_sites_build(snapshot, &d->sites, err));
-    PLIM_TRY(
-        plim_leaks_find(&d->sites, &d->heap, &d->history, d->position, &d->arena, &d->leaks, err));
+    PLIM_TRY(find_leaks(snapshot, d, err));
     PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
     plim__books_fill(d);
     PLIM_TRY(fill_blame(snapshot, rows, d, err));

@@ -59,7 +59,7 @@ struct plim_failure {
     uint64_t driver_bytes; /* what the allocator asks the driver for */
     uint16_t stream;
     uint16_t pool;
-    uint64_t device_free; /* as the driver reported it then */
+    uint64_t device_free; /* as the driver reported it then, or PLIM_FREE_NOT_RECORDED */
     uint32_t stack;
     uint32_t count;        /* failures in the trace */
     uint64_t events_after; /* the program went on for so many events */

@@ -156,9 +156,9 @@ static void say_pressure(struct gatherer *g)
         say(g, PLIM_HOW_MEASURED, 0,
             plim_arena_sayf(
                 g->arena,
-                "%u times in this trace the allocator had to release cached segments and ask "
-                "the driver again.",
-                h->retries));
+                "%s in this trace the allocator had to release cached segments and ask the driver "
+                "again.",
+                h->retries == 1 ? "Once" : plim_arena_sayf(g->arena, "%u times", h->retries)));
     }
     if (g->d->failure.count > 1) {
         say(g, PLIM_HOW_MEASURED, 0,

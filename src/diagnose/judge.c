@@ -2,9 +2,10 @@
 /*
  * Counterfactuals and verdict. For each possible cause: how many bytes would be usable without it, and
  * would the request then fit? Among the causes that are sufficient alone and large enough to matter,
- * the one with most bytes gives the class; the others stay in the table. A cause is large enough when
- * it is worth at least a tenth of the capacity or 1 GiB, whichever is less: a 20 MiB request "fits" into
- * any 70 MiB hole, which says nothing about why the device is full.
+ * the one with most bytes gives the class; the others stay in the table. "Large enough": a request of
+ * 20 MiB fits into any hole of 70 MiB, which says nothing about why the device is full. A leak counts
+ * double, because it is the one cause that grows until it is the only one.
+ * Thresholds and their reasons: docs/design/diagnosis.md.
  */
 
 #include "diagnose/diagnose.h"
@@ -12,12 +13,32 @@
 #include "base/bytes.h"
 #include "base/num.h"
 
+/* No context is smaller: with more reserved than leaves room for it, the device is a larger one. */
+#define SMALL_CONTEXT (UINT64_C(256) * PLIM_MIB)
 /* Bytes of others that count as a cause from this share of the device on. */
 #define OTHERS_SHARE 0.15
 /* Stranded share of the reserved bytes that is reported when nothing failed. */
 #define IDLE_STRANDED_SHARE 0.25
 /* Releasable share of the reserved bytes from which a healthy heap is called "cached". */
 #define CACHED_SHARE 0.10
+/* Free bytes inside the allocator are a cause from this share of the capacity on: below it they are the
+ * usual cost of caching. When the request itself is large (its share), fewer are enough. */
+#define FREE_SHARE          0.10
+#define LARGE_REQUEST_SHARE 0.01
+#define FREE_SHARE_FOR_IT   0.04
+/* From this share on, and no rival, a fragmentation verdict is as sure as it gets; the confidence falls
+ * from SURE by LESS_SURE at FREE_SHARE_FOR_IT. */
+#define SURE_SHARE 0.20
+#define SURE       0.92
+#define LESS_SURE  0.30
+/* Under a cap, so much of it stranded makes the holes the cause and not the cap. */
+#define CAP_STRANDED_SHARE 0.25
+/* Reserved share of the device from which a snapshot without a history may be one of a failure. */
+#define FULL_SHARE 0.90
+/* The same against the common sizes of cards, when the device's own is not known. */
+#define FULL_COMMON_SHARE 0.95
+/* A fragmentation verdict without the device's size may overlook that others hold it. */
+#define SIZE_UNKNOWN 0.15
 /* A context beyond this many bytes is worth a word (see books.c). */
 #define LARGE_CONTEXT (UINT64_C(1200) * PLIM_MIB)
 
@@ -28,9 +49,12 @@ struct cause {
     enum plim_class cls;
     enum plim_subclass subclass;
     struct plim_amount gain;
-    double weight; /* how far to trust it as the cause: 1 when measured */
+    double weight; /* how far to prefer it among others: 1 when measured */
     bool in_place; /* the gain must be one hole, not a sum */
 };
+
+/* A suspicion from which a leak counts double, when what it holds is more than what it only pins. */
+#define SURE_LEAK 0.7
 
 struct judge {
     const struct plim_snapshot *snapshot;
@@ -38,7 +62,8 @@ struct judge {
     struct plim_arena *arena;
     uint64_t need;           /* driver bytes of the request */
     struct plim_amount free; /* usable without doing anything: free and releasable */
-    uint64_t material;       /* a cause below this many bytes is not one */
+    uint64_t base;           /* bytes that shares are taken of: capacity, or what is reserved */
+    uint64_t material;       /* a leak or outside memory below this many bytes is not a cause */
     const struct cause *best;
 };
 
@@ -67,7 +92,22 @@ static bool sufficient(const struct judge *j, const struct cause *c)
 
 static bool material(const struct judge *j, const struct cause *c)
 {
-    return c->gain.bytes >= j->material;
+    double base = (double)j->base, gain = (double)c->gain.bytes;
+    if (c->cls != PLIM_CLASS_FRAGMENTATION) {
+        return c->gain.bytes >= j->material;
+    }
+    return gain >= FREE_SHARE * base ||
+           (gain >= FREE_SHARE_FOR_IT * base && (double)j->need >= LARGE_REQUEST_SHARE * base);
+}
+
+/* In the last quarter of the trace the live bytes grew by more than compaction would give: it would only
+ * have put the failure off. */
+static bool outpaced(const struct judge *j, const struct cause *c)
+{
+    const int64_t *floor = j->d->history.bin_floor;
+    int64_t last = floor[PLIM_HISTORY_BINS - 1], before = floor[PLIM_HISTORY_BINS - 2];
+    int64_t grown = (last > before ? last : before) - floor[PLIM_HISTORY_BINS * 3 / 4];
+    return c->cls == PLIM_CLASS_FRAGMENTATION && grown > 0 && (uint64_t)grown > c->gain.bytes;
 }
 
 static enum plim_status push_counterfactual(struct judge *j, const struct cause *c,
@@ -115,19 +155,20 @@ static bool refused_although_free(const struct judge *j)
            owner(j, PLIM_OWNER_FREE) >= j->need;
 }
 
-static struct cause cap_cause(const struct judge *j)
+static enum plim_status push_cap_counterfactual(struct judge *j, struct plim_err *err)
 {
-    struct cause c = {"no_cap",
-                      "without the memory cap",
-                      PLIM_CLASS_CAPACITY,
-                      PLIM_SUBCLASS_MEMORY_CAP,
-                      {0, PLIM_HOW_UNKNOWN},
-                      1,
-                      false};
-    if (plim_known(j->d->facts.cap) || refused_although_free(j)) {
-        c.gain = plim_amount(owner(j, PLIM_OWNER_FREE), PLIM_HOW_COMPUTED);
-    }
-    return c;
+    uint64_t free = owner(j, PLIM_OWNER_FREE);
+    bool fits = free >= j->need;
+    struct plim_counterfactual row = {
+        .name = "no_cap",
+        .text = plim_arena_sayf(j->arena,
+                                "without the memory cap: %s free on the device %s "
+                                "request %s",
+                                bytes_text(j, free), fits ? ">=" : "<", bytes_text(j, j->need)),
+        .gains = plim_amount(free, PLIM_HOW_COMPUTED),
+        .fits = fits ? PLIM_FITS_YES : PLIM_FITS_NO,
+    };
+    return plim_vec_push(&j->d->set.counterfactuals, err, row);
 }
 
 #define MAX_CAUSES 8
@@ -142,6 +183,7 @@ static size_t list_causes(const struct judge *j, struct cause causes[MAX_CAUSES]
         plim_known(l->total) ? (uint64_t)(OTHERS_SHARE * (double)l->total.bytes) : 0;
     uint64_t any_hole = plim_largest_free(&j->d->heap, f->size, f->stream, true);
     uint64_t own_hole = plim_largest_free(&j->d->heap, f->size, f->stream, false);
+    const struct plim_leaks *leaks = &j->d->leaks;
     size_t n = 0;
     causes[n++] = (struct cause){"no_stranded",
                                  "without stranded bytes (perfect compaction)",
@@ -173,13 +215,15 @@ static size_t list_causes(const struct judge *j, struct cause causes[MAX_CAUSES]
                                  l->owner[PLIM_OWNER_ROUNDING],
                                  0.5,
                                  false};
-    if (j->d->leaks.suspects.n > 0) {
+    if (leaks->suspects.n > 0) {
+        bool sure = leaks->confidence >= SURE_LEAK && leaks->excess >= leaks->unpinned;
+        uint64_t gain = plim_add_sat(leaks->excess, leaks->unpinned);
         causes[n++] = (struct cause){"no_leak",
-                                     "without what the leak suspects hold",
+                                     "without what the leak suspects hold and pin",
                                      PLIM_CLASS_LEAK,
                                      PLIM_SUBCLASS_GROWING_STACK,
-                                     {j->d->leaks.excess, PLIM_HOW_ESTIMATED},
-                                     1,
+                                     {gain, PLIM_HOW_ESTIMATED},
+                                     sure ? 2 : 0.5,
                                      false};
     }
     if (plim_known(others)) {
@@ -217,13 +261,19 @@ static const struct cause *more_exact(const struct judge *j, const struct cause 
     return best;
 }
 
-/* The strongest of the causes: sufficient alone, material, most bytes. */
+/* A cause that would do alone and is large enough to be one. */
+static bool counts(const struct judge *j, const struct cause *c)
+{
+    return c->weight > 0 && sufficient(j, c) && material(j, c) && !outpaced(j, c);
+}
+
+/* The strongest of the causes that count: most bytes. */
 static const struct cause *strongest(const struct judge *j, const struct cause *causes, size_t n)
 {
     const struct cause *best = NULL;
     for (size_t i = 0; i < n; i++) {
         const struct cause *c = &causes[i];
-        if (c->weight <= 0 || !sufficient(j, c) || !material(j, c)) {
+        if (!counts(j, c)) {
             continue;
         }
         if (!best || c->weight * (double)c->gain.bytes > best->weight * (double)best->gain.bytes) {
@@ -254,17 +304,52 @@ static void verdict_single_request(struct judge *j, uint64_t reachable)
                         request_text(j), bytes_text(j, reachable)));
 }
 
-static void verdict_working_set(struct judge *j)
+/* How sure a working set can be told from a leak and from memory of others with this input. */
+static double working_set_confidence(const struct judge *j)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
-    bool sure = plim_known(j->free) && plim_known(l->capacity);
-    set_verdict(
-        j, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, sure ? 0.9 : 0.75,
-        plim_arena_sayf(j->arena,
-                        "What must live at the same time does not fit: %s are live and %s more "
-                        "were asked for. Neither compaction nor any other single cause would "
-                        "have made room.",
-                        bytes_text(j, l->allocated.bytes), request_text(j)));
+    const struct plim_trace *trace = &j->snapshot->devices.items[j->d->device].trace;
+    double c = plim_known(l->total) && plim_known(l->owner[PLIM_OWNER_FREE]) ? 0.9 : 0.6;
+    if (trace->events.n <= 1) {
+        return 0.6; /* growth cannot be seen */
+    }
+    c -= j->d->complete ? 0 : 0.05;
+    return j->d->sites.sites.n <= 1 ? c - 0.15 : c; /* and not told by its places */
+}
+
+/* Why it is a working set although compaction would have served this one request. */
+static const char *about_compaction(struct judge *j, const struct cause *causes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (causes[i].subclass != PLIM_SUBCLASS_STRANDED || !sufficient(j, &causes[i])) {
+            continue;
+        }
+        return plim_arena_sayf(
+            j->arena, "The %s stranded would have served this one request, but %s.",
+            bytes_text(j, causes[i].gain.bytes),
+            material(j, &causes[i])
+                ? "live bytes grew faster than that: it would only have put the failure off"
+                : plim_arena_sayf(j->arena,
+                                  "at %.0f %% of the capacity they are the usual cost of "
+                                  "caching",
+                                  100.0 * (double)causes[i].gain.bytes / (double)j->base));
+    }
+    return "Compaction would not have made room.";
+}
+
+static void verdict_working_set(struct judge *j, const struct cause *causes, size_t n)
+{
+    const struct plim_ledger *l = &j->d->set.ledger;
+    const char *others = plim_known(l->total)
+                             ? ""
+                             : " Whether others hold the rest of the device cannot be told without "
+                               "its size.";
+    set_verdict(j, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, working_set_confidence(j),
+                plim_arena_sayf(j->arena,
+                                "What must live at the same time does not fit: %s are live and %s "
+                                "more were asked for. %s%s",
+                                bytes_text(j, l->allocated.bytes), request_text(j),
+                                about_compaction(j, causes, n), others));
 }
 
 static const char *cause_sentence(struct judge *j, const struct cause *c)
@@ -312,9 +397,14 @@ static const char *cause_sentence(struct judge *j, const struct cause *c)
 /* How sure: a measured cause that gives far more than is needed, and no rival of the same size. */
 static double cause_confidence(const struct judge *j, const struct cause *causes, size_t n)
 {
-    double c = j->best->gain.how == PLIM_HOW_ESTIMATED ? 0.8 : 0.92;
+    double c = j->best->gain.how == PLIM_HOW_ESTIMATED ? 0.8 : SURE;
+    double share = (double)j->best->gain.bytes / (double)plim_max_u64(j->base, 1);
+    if (j->best->cls == PLIM_CLASS_FRAGMENTATION && share < SURE_SHARE) {
+        c -= LESS_SURE * (SURE_SHARE - share) / (SURE_SHARE - FREE_SHARE_FOR_IT);
+    }
+    c -= plim_known(j->d->set.ledger.total) ? 0 : SIZE_UNKNOWN;
     for (size_t i = 0; i < n; i++) {
-        if (&causes[i] != j->best && causes[i].cls != j->best->cls && sufficient(j, &causes[i]) &&
+        if (counts(j, &causes[i]) && causes[i].cls != j->best->cls &&
             causes[i].gain.bytes * 2 > j->best->gain.bytes) {
             return c - 0.2;
         }
@@ -356,13 +446,39 @@ static void verdict_cap(struct judge *j)
                         bytes_text(j, owner(j, PLIM_OWNER_FREE)), request_text(j), limit));
 }
 
+/* Under a cap: do holes below it, rather than the cap, explain the failure? */
+static bool holes_beat_cap(const struct judge *j)
+{
+    struct plim_amount cap = j->d->facts.cap;
+    uint64_t limit = plim_known(cap) ? cap.bytes : j->d->set.ledger.reserved.bytes;
+    return j->best && j->best->cls == PLIM_CLASS_FRAGMENTATION &&
+           (double)j->best->gain.bytes >= CAP_STRANDED_SHARE * (double)limit;
+}
+
+static void choose_verdict(struct judge *j, const struct cause *causes, size_t n)
+{
+    uint64_t reachable = 0;
+    bool capped = refused_although_free(j);
+    if (exceeds_everything(j, &reachable) && !capped) {
+        verdict_single_request(j, reachable);
+    } else if (j->best && j->best->cls == PLIM_CLASS_LEAK) {
+        verdict_leak(j, capped ? ", until a cap stopped it" : "");
+    } else if (capped && !holes_beat_cap(j)) {
+        verdict_cap(j);
+    } else if (j->best) {
+        double confidence = cause_confidence(j, causes, n) - (capped ? 0.2 : 0);
+        set_verdict(j, j->best->cls, j->best->subclass, confidence, cause_sentence(j, j->best));
+    } else {
+        verdict_working_set(j, causes, n);
+    }
+}
+
 static enum plim_status judge_failure(struct judge *j, struct plim_err *err)
 {
-    struct cause causes[MAX_CAUSES], cap = cap_cause(j);
+    struct cause causes[MAX_CAUSES];
     size_t n = list_causes(j, causes);
-    uint64_t reachable = 0;
-    if (plim_known(cap.gain)) {
-        PLIM_TRY(push_counterfactual(j, &cap, err));
+    if (plim_known(j->d->facts.cap) || refused_although_free(j)) {
+        PLIM_TRY(push_cap_counterfactual(j, err));
     }
     for (size_t i = 0; i < n; i++) {
         if (causes[i].gain.bytes > 0) {
@@ -370,20 +486,54 @@ static enum plim_status judge_failure(struct judge *j, struct plim_err *err)
         }
     }
     j->best = strongest(j, causes, n);
-    bool capped = plim_known(cap.gain) && refused_although_free(j);
-    if (exceeds_everything(j, &reachable) && !capped) {
-        verdict_single_request(j, reachable);
-    } else if (j->best && j->best->cls == PLIM_CLASS_LEAK) {
-        verdict_leak(j, capped ? ", until a cap stopped it" : "");
-    } else if (capped && !(j->best && j->best->gain.bytes > owner(j, PLIM_OWNER_FREE))) {
-        verdict_cap(j);
-    } else if (j->best) {
-        set_verdict(j, j->best->cls, j->best->subclass, cause_confidence(j, causes, n),
-                    cause_sentence(j, j->best));
-    } else {
-        verdict_working_set(j);
-    }
+    choose_verdict(j, causes, n);
     return PLIM_OK;
+}
+
+/* The device's size, or the common size that this heap would nearly fill; 0 when it fills none. */
+static uint64_t size_nearly_filled(const struct judge *j)
+{
+    static const uint16_t common_gib[] = {8,  10, 11, 12, 16,  20,  24,  32, 40,
+                                          48, 64, 80, 96, 141, 180, 192, 288};
+    const struct plim_ledger *l = &j->d->set.ledger;
+    double reserved = (double)l->reserved.bytes;
+    if (plim_known(l->total)) {
+        return reserved >= FULL_SHARE * (double)l->total.bytes ? l->total.bytes : 0;
+    }
+    for (size_t i = 0; i < PLIM_COUNT_OF(common_gib); i++) {
+        uint64_t size = common_gib[i] * PLIM_GIB;
+        if (l->reserved.bytes + SMALL_CONTEXT <= size &&
+            reserved >= FULL_COMMON_SHARE * (double)size) {
+            return size;
+        }
+    }
+    return 0;
+}
+
+/* Without a history nobody knows whether a request failed before the snapshot was taken. */
+static void judge_without_history(struct judge *j)
+{
+    const struct plim_ledger *l = &j->d->set.ledger;
+    uint64_t size = size_nearly_filled(j);
+    if (size == 0) {
+        set_verdict(j, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_OK, 0.5,
+                    plim_arena_sayf(j->arena,
+                                    "Nothing wrong is seen: %s reserved, %s of it live. But no "
+                                    "history was recorded, so a failure or growth would not show.",
+                                    bytes_text(j, l->reserved.bytes),
+                                    bytes_text(j, l->allocated.bytes)));
+        return;
+    }
+    set_verdict(
+        j, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.5,
+        plim_arena_sayf(j->arena,
+                        "%s of %s are reserved, %s of it live: %s. Whether a request failed "
+                        "cannot be told, because no history was recorded; the message "
+                        "(--oom-text) would tell.",
+                        bytes_text(j, l->reserved.bytes), bytes_text(j, size),
+                        bytes_text(j, l->allocated.bytes),
+                        plim_known(l->total) ? "the device is nearly full"
+                                             : "nearly full, if the device has that size"));
 }
 
 /* Nothing failed: say so, unless a leak or stranded bytes will make it fail. */
@@ -406,6 +556,8 @@ static void judge_calm(struct judge *j)
                             "by live blocks.",
                             bytes_text(j, owner(j, PLIM_OWNER_STRANDED)),
                             bytes_text(j, l->reserved.bytes)));
+    } else if (j->snapshot->devices.items[j->d->device].trace.events.n <= 1) {
+        judge_without_history(j);
     } else if (releasable >= CACHED_SHARE * reserved) {
         set_verdict(
             j, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_CACHED, 0.9,
@@ -441,11 +593,16 @@ enum plim_status plim__judge(const struct plim_snapshot *snapshot, struct plim_d
         .need = plim_known(l->request) ? l->request.bytes : 0,
         .free = l->owner[PLIM_OWNER_FREE],
     };
-    if (plim_known(j.free)) {
-        j.free.bytes = plim_add_sat(j.free.bytes, owner(&j, PLIM_OWNER_RELEASABLE));
+    uint64_t releasable = owner(&j, PLIM_OWNER_RELEASABLE);
+    j.base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
+    j.material = plim_min_u64(j.base / 10, PLIM_GIB);
+    if (plim_known(d->facts.cap) && plim_known(j.free)) {
+        uint64_t below = plim_sub_sat(d->facts.cap.bytes, l->reserved.bytes);
+        j.free.bytes = plim_min_u64(j.free.bytes, below);
+    } else if (d->failure.happened && refused_although_free(&j)) {
+        j.free.bytes = 0; /* what an unknown cap leaves is unknown, but was too little */
     }
-    uint64_t base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
-    j.material = plim_min_u64(base / 10, PLIM_GIB);
+    j.free.bytes = plim_add_sat(j.free.bytes, releasable);
     measure_fit(&j);
     if (d->failure.happened) {
         return judge_failure(&j, err);

@@ -11,14 +11,31 @@
 
 /* A suspect has at least this many survivors: fewer cannot show a pace. */
 #define MIN_GENERATIONS 12u
-/* In a forward pass or KV cache, survivors up to this number may be the layers of one pass: the deepest
- * published models have about 130 layers, with a few tensors each from one line of code. */
+/* In a forward pass or KV cache of which passes.h cannot tell more, survivors up to this number may be
+ * the layers of one pass: the deepest published models have about 130 layers, with a few tensors each
+ * from one line of code. The same number is asked of a program without stacks. */
 #define ONE_PASS 400u
-/* Frees of other blocks between two survivors' births: below this it is loading, not working. */
-#define MIN_CHURN 2.0
+/* Frees of other blocks for each survivor: below this it is loading, not working. Without stacks a
+ * conversion with two temporaries must not look like work either. */
+#define MIN_CHURN           2.0
+#define MIN_CHURN_NO_STACKS 4.0
+/* State that grows beside a working program: so many frees for each survivor, and so much of the live
+ * bytes older than it. Loading and the first optimizer step have neither. */
+#define STATE_CHURN  10.0
+#define STATE_BEFORE 0.2
 /* Share of bins that must hold a birth, and of births that must fall in the second half. */
 #define MIN_BIN_SHARE   0.75
 #define MIN_SECOND_HALF 0.30
+/* Share of a site's growth that the whole heap must have grown by: else others shrank as much. */
+#define MIN_NET_GROWTH 0.5
+
+struct finder {
+    const struct plim_leak_input *in;
+    struct plim_leaks *leaks;
+    struct plim_map freed_sizes; /* owned: requested size -> older blocks of it not yet matched */
+    uint64_t born_by_bin[PLIM_HISTORY_BINS]; /* live bytes born in each bin, all sites */
+    uint64_t older;                          /* live bytes from before the trace */
+};
 
 static enum plim_status zero_sites(struct plim_leaks *leaks, size_t n, struct plim_err *err)
 {
@@ -44,18 +61,38 @@ static void add_histories(const struct plim_sites *sites, const struct plim_hist
     }
 }
 
-static void add_block(struct plim_site_live *live, const struct plim_block *block, size_t position)
+/* A block that takes the place of an older one of the same size, which was freed in the trace. */
+static bool replaces(struct finder *f, uint64_t requested)
+{
+    uint64_t *left = requested == PLIM_MAP_NO_KEY ? NULL : plim_map_get(&f->freed_sizes, requested);
+    if (!left || *left == 0) {
+        return false;
+    }
+    --*left;
+    return true;
+}
+
+static void add_block(struct finder *f, struct plim_site_live *live, const struct plim_block *block)
 {
     live->bytes += block->size;
     live->blocks++;
     if (block->alloc_event == PLIM_NO_EVENT) {
+        f->older += block->size;
         return;
     }
-    uint32_t bin = plim_history_bin(block->alloc_event, position);
-    bin = bin < PLIM_HISTORY_BINS ? bin : PLIM_HISTORY_BINS - 1;
+    if (block->alloc_event >= f->in->position) {
+        return;
+    }
+    uint32_t bin = plim_history_bin(block->alloc_event, f->in->position);
+    f->born_by_bin[bin] += block->size;
+    live->first_birth = live->born == 0 || block->alloc_event < live->first_birth
+                            ? block->alloc_event
+                            : live->first_birth;
     live->bins[bin]++;
     live->born++;
+    live->replaced += replaces(f, block->requested);
     live->bytes_born += block->size;
+    live->bytes_first_bin += bin == 0 ? block->size : 0;
     live->bytes_recent += bin == PLIM_HISTORY_BINS - 1 ? block->size : 0;
     live->bytes_second_half += bin >= PLIM_HISTORY_BINS / 2 ? block->size : 0;
 }
@@ -103,33 +140,102 @@ static bool is_state(const struct plim_site *site)
     return site->category == PLIM_CATEGORY_WEIGHTS || site->category == PLIM_CATEGORY_OPTIMIZER;
 }
 
-/* How sure we may be that this site leaks, from 0 to 1. */
-static double suspicion(const struct plim_site *site, const struct plim_site_live *live,
-                        const struct plim_history *history)
+/* Did the whole heap grow, over the trace or its second half, by much of what this site grew by? */
+static bool heap_grew(const struct plim_site_live *live, const struct plim_history *history)
 {
-    uint32_t generations = live->blocks;
+    const int64_t *floor = history->bin_floor;
+    int64_t end = floor[PLIM_HISTORY_BINS - 1] > floor[PLIM_HISTORY_BINS - 2]
+                      ? floor[PLIM_HISTORY_BINS - 1]
+                      : floor[PLIM_HISTORY_BINS - 2];
+    double all = (double)(end - floor[0]), half = (double)(end - floor[PLIM_HISTORY_BINS / 2]);
+    return all >= MIN_NET_GROWTH * (double)live->bytes_born ||
+           half >= MIN_NET_GROWTH * (double)live->bytes_second_half;
+}
+
+/* The births alone: enough of them, all along the trace, up to its end. */
+static bool grows_all_along(const struct plim_site_live *live, uint64_t bytes_born)
+{
     uint32_t wanted_bins = (uint32_t)(MIN_BIN_SHARE * PLIM_HISTORY_BINS);
     if (live->born * 7 / 10 < wanted_bins) {
         wanted_bins = live->born * 7 / 10;
     }
-    if (live->born < MIN_GENERATIONS || bins_with_births(live) < wanted_bins ||
-        !still_growing(live) || is_state(site) ||
-        (double)live->bytes_second_half < MIN_SECOND_HALF * (double)live->bytes_born) {
-        return 0;
+    return live->born >= MIN_GENERATIONS && bins_with_births(live) >= wanted_bins &&
+           still_growing(live) && live->replaced * 2 <= live->born &&
+           (double)live->bytes_second_half >= MIN_SECOND_HALF * (double)bytes_born;
+}
+
+/* Bytes that were live before this site's first block, as far as they still are. */
+static uint64_t bytes_before(const struct finder *f, const struct plim_site_live *live)
+{
+    uint32_t first = plim_history_bin(live->first_birth, f->in->position);
+    uint64_t sum = f->older;
+    for (uint32_t bin = 0; bin < first && bin < PLIM_HISTORY_BINS; bin++) {
+        sum = plim_add_sat(sum, f->born_by_bin[bin]);
     }
-    uint64_t others_freed = history->frees + history->unknown_frees;
-    if ((double)others_freed < MIN_CHURN * live->born) {
-        return 0;
+    return sum;
+}
+
+static uint64_t frees_of(const struct plim_history *history)
+{
+    return history->frees + history->unknown_frees;
+}
+
+/* Weights and optimizer states are kept on purpose, unless they come again and again amid work. */
+static bool grows_beside_work(const struct finder *f, const struct plim_site_live *live)
+{
+    uint64_t all = f->older;
+    for (uint32_t bin = 0; bin < PLIM_HISTORY_BINS; bin++) {
+        all = plim_add_sat(all, f->born_by_bin[bin]);
+    }
+    return (double)frees_of(f->in->history) >= STATE_CHURN * live->born &&
+           (double)bytes_before(f, live) >= STATE_BEFORE * (double)all;
+}
+
+static double confidence_of(const struct plim_site_live *live, uint64_t frees, bool outlives)
+{
+    double c = 0.5;
+    c += live->blocks >= 100 ? 0.2 : live->blocks >= 40 ? 0.1 : 0;
+    c += outlives || live->frees * 10 < live->allocs ? 0.15 : 0;
+    c += (double)frees > 5.0 * live->born ? 0.1 : 0;
+    return c;
+}
+
+/* How sure we may be that the program leaks when nothing tells its places apart. */
+static double suspicion_no_stacks(const struct finder *f, const struct plim_site_live *live)
+{
+    uint64_t grown = live->bytes_born - live->bytes_first_bin;
+    bool works = (double)frees_of(f->in->history) >= MIN_CHURN_NO_STACKS * live->born;
+    return live->born >= ONE_PASS && works && grows_all_along(live, grown) &&
+                   heap_grew(live, f->in->history)
+               ? 0.65
+               : 0;
+}
+
+/* How sure we may be that this site leaks, from 0 to 1. */
+static enum plim_status suspicion(const struct finder *f, uint32_t index, double *out,
+                                  struct plim_err *err)
+{
+    const struct plim_leak_input *in = f->in;
+    const struct plim_site *site = &in->sites->sites.items[index];
+    const struct plim_site_live *live = &f->leaks->sites.items[index];
+    uint64_t frees = frees_of(in->history);
+    *out = 0;
+    if (!grows_all_along(live, live->bytes_born) || (double)frees < MIN_CHURN * live->born ||
+        !heap_grew(live, in->history) || (is_state(site) && !grows_beside_work(f, live))) {
+        return PLIM_OK;
     }
     bool outlives = live->frees > live->born && live->median_age / 4 > live->max_lifetime;
-    if (may_be_one_pass(site) && generations < ONE_PASS && !outlives) {
-        return 0;
+    if (may_be_one_pass(site)) {
+        enum plim_passes passes;
+        PLIM_TRY(plim_passes_of(in->snapshot, in->trace, site->stack, live->first_birth,
+                                in->position, &passes, err));
+        if (passes == PLIM_PASSES_ONE ||
+            (passes == PLIM_PASSES_UNCLEAR && live->blocks < ONE_PASS && !outlives)) {
+            return PLIM_OK;
+        }
     }
-    double c = 0.5;
-    c += generations >= 100 ? 0.2 : generations >= 40 ? 0.1 : 0;
-    c += outlives || live->frees * 10 < live->allocs ? 0.15 : 0;
-    c += (double)others_freed > 5.0 * live->born ? 0.1 : 0;
-    return c;
+    *out = confidence_of(live, frees, outlives);
+    return PLIM_OK;
 }
 
 static const char *reason(const struct plim_site_live *live, struct plim_arena *arena)
@@ -150,26 +256,37 @@ static int most_excess_first(const void *a, const void *b)
     return (x->excess < y->excess) - (x->excess > y->excess);
 }
 
-static enum plim_status judge_sites(const struct plim_sites *sites,
-                                    const struct plim_history *history, struct plim_arena *arena,
-                                    struct plim_leaks *leaks, struct plim_err *err)
+static enum plim_status add_suspect(struct finder *f, uint32_t index, double confidence,
+                                    struct plim_arena *arena, struct plim_err *err)
 {
-    for (uint32_t i = 1; i < leaks->sites.n; i++) {
-        const struct plim_site_live *live = &leaks->sites.items[i];
-        double confidence = suspicion(&sites->sites.items[i], live, history);
-        if (confidence <= 0) {
-            continue;
+    const struct plim_site_live *live = &f->leaks->sites.items[index];
+    uint64_t allocs = f->in->history->allocs;
+    uint64_t kept = index == 0 ? plim_sub_sat(live->bytes, live->bytes_first_bin) : live->bytes;
+    struct plim_leak_suspect suspect = {
+        .site = index,
+        .confidence = confidence,
+        .excess = plim_sub_sat(kept, live->bytes_recent),
+        .bytes_per_alloc = allocs ? (double)live->bytes_born / (double)allocs : 0,
+        .why = reason(live, arena),
+    };
+    f->leaks->excess += suspect.excess;
+    return plim_vec_push(&f->leaks->suspects, err, suspect);
+}
+
+static enum plim_status judge_sites(struct finder *f, struct plim_arena *arena,
+                                    struct plim_err *err)
+{
+    struct plim_leaks *leaks = f->leaks;
+    for (uint32_t i = 0; i < leaks->sites.n; i++) {
+        double confidence = 0;
+        if (i > 0) {
+            PLIM_TRY(suspicion(f, i, &confidence, err));
+        } else if (leaks->sites.n == 1) {
+            confidence = suspicion_no_stacks(f, &leaks->sites.items[0]);
         }
-        struct plim_leak_suspect suspect = {
-            .site = i,
-            .confidence = confidence,
-            .excess = plim_sub_sat(live->bytes, live->bytes_recent),
-            .bytes_per_alloc =
-                history->allocs ? (double)live->bytes_born / (double)history->allocs : 0,
-            .why = reason(live, arena),
-        };
-        PLIM_TRY(plim_vec_push(&leaks->suspects, err, suspect));
-        leaks->excess += suspect.excess;
+        if (confidence > 0) {
+            PLIM_TRY(add_suspect(f, i, confidence, arena, err));
+        }
     }
     if (leaks->suspects.n > 0) {
         qsort(leaks->suspects.items, leaks->suspects.n, sizeof(leaks->suspects.items[0]),
@@ -179,25 +296,72 @@ static enum plim_status judge_sites(const struct plim_sites *sites,
     return PLIM_OK;
 }
 
-enum plim_status plim_leaks_find(const struct plim_sites *sites, const struct plim_heap *heap,
-                                 const struct plim_history *history, size_t position,
-                                 struct plim_arena *arena, struct plim_leaks *out,
-                                 struct plim_err *err)
+static bool is_suspect(const struct plim_leaks *leaks, uint32_t site)
+{
+    plim_vec_foreach (suspect, &leaks->suspects) {
+        if (suspect->site == site) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Free bytes of segments in which every live block belongs to a suspect: the leak strands them. */
+static uint64_t find_unpinned(const struct finder *f)
+{
+    const struct plim_heap *heap = f->in->heap;
+    uint64_t sum = 0;
+    plim_vec_foreach (segment, &heap->segments) {
+        struct plim_heap_totals totals = {0};
+        bool only = true;
+        plim_totals_add_segment(&totals, heap, segment);
+        for (uint32_t i = 0; totals.stranded > 0 && only && i < segment->n_blocks; i++) {
+            const struct plim_block *block = &heap->blocks.items[segment->first_block + i];
+            only = !plim_block_is_live(block) ||
+                   is_suspect(f->leaks, plim_site_of(f->in->sites, block->stack));
+        }
+        sum += only && segment->pool == 0 ? totals.stranded : 0;
+    }
+    return sum;
+}
+
+static enum plim_status copy_sizes(const struct plim_map *from, struct plim_map *to,
+                                   struct plim_err *err)
+{
+    size_t cursor = 0;
+    const struct plim_map_slot *slot;
+    while ((slot = plim_map_next(from, &cursor))) {
+        PLIM_TRY(plim_map_put(to, slot->key, slot->value, err));
+    }
+    return PLIM_OK;
+}
+
+static enum plim_status find(struct finder *f, struct plim_arena *arena, struct plim_err *err)
+{
+    const struct plim_leak_input *in = f->in;
+    PLIM_TRY(zero_sites(f->leaks, in->sites->sites.n, err));
+    PLIM_TRY(copy_sizes(&in->history->unknown_sizes, &f->freed_sizes, err));
+    add_histories(in->sites, in->history, f->leaks);
+    plim_vec_foreach (block, &in->heap->blocks) {
+        if (plim_block_is_live(block)) {
+            add_block(f, &f->leaks->sites.items[plim_site_of(in->sites, block->stack)], block);
+        }
+    }
+    plim_vec_foreach (live, &f->leaks->sites) {
+        live->median_age = median_age(live, in->position);
+    }
+    PLIM_TRY(judge_sites(f, arena, err));
+    f->leaks->unpinned = f->leaks->suspects.n > 0 ? find_unpinned(f) : 0;
+    return PLIM_OK;
+}
+
+enum plim_status plim_leaks_find(const struct plim_leak_input *input, struct plim_arena *arena,
+                                 struct plim_leaks *out, struct plim_err *err)
 {
     struct plim_leaks leaks = {0};
-    enum plim_status st = zero_sites(&leaks, sites->sites.n, err);
-    if (st == PLIM_OK) {
-        add_histories(sites, history, &leaks);
-        plim_vec_foreach (block, &heap->blocks) {
-            if (plim_block_is_live(block)) {
-                add_block(&leaks.sites.items[plim_site_of(sites, block->stack)], block, position);
-            }
-        }
-        plim_vec_foreach (live, &leaks.sites) {
-            live->median_age = median_age(live, position);
-        }
-        st = judge_sites(sites, history, arena, &leaks, err);
-    }
+    struct finder f = {.in = input, .leaks = &leaks};
+    enum plim_status st = find(&f, arena, err);
+    plim_map_fini(&f.freed_sizes);
     if (st != PLIM_OK) {
         plim_leaks_fini(&leaks);
         return st;

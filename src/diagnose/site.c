@@ -59,6 +59,8 @@ static const struct {
     {"load_state_dict", PLIM_CATEGORY_WEIGHTS},  {"from_pretrained", PLIM_CATEGORY_WEIGHTS},
     {"load_model", PLIM_CATEGORY_WEIGHTS},       {"load_weights", PLIM_CATEGORY_WEIGHTS},
     {"create_weights", PLIM_CATEGORY_WEIGHTS},   {"safetensors", PLIM_CATEGORY_WEIGHTS},
+    {"load_checkpoint", PLIM_CATEGORY_WEIGHTS},  {"load_tensor", PLIM_CATEGORY_WEIGHTS},
+    {"quantiz", PLIM_CATEGORY_WEIGHTS},          {"=load", PLIM_CATEGORY_WEIGHTS},
     {"reset_parameters", PLIM_CATEGORY_WEIGHTS}, {"=_apply", PLIM_CATEGORY_WEIGHTS},
     {"to_empty", PLIM_CATEGORY_WEIGHTS},         {"init_weights", PLIM_CATEGORY_WEIGHTS},
     {"workspace", PLIM_CATEGORY_WORKSPACE},      {"cublas", PLIM_CATEGORY_WORKSPACE},

@@ -209,6 +209,9 @@ enum plim_status plim__build_doubt(struct plim_build *b, size_t event, struct pl
     } else if (sized && e->action != PLIM_ACTION_OOM && (e->pad[0] & PLIM_EVENT_NO_ADDR)) {
         text = "has no address; the entry is left out of account";
     }
+    if (e->action == PLIM_ACTION_OOM && (e->pad[0] & PLIM_EVENT_NO_ADDR)) {
+        e->addr = PLIM_FREE_NOT_RECORDED;
+    }
     b->doubtful -= e->pad[0] != 0;
     e->pad[0] = 0;
     if (!text) {

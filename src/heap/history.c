@@ -11,12 +11,16 @@ struct reader {
     size_t position;
     enum plim_action free_action; /* which of the two free events ends a life */
     bool releasing;               /* the last events gave segments back */
+    int64_t live;                 /* bytes, against the start of the trace */
+    uint32_t bin;                 /* of the last event */
+    size_t next_bin;              /* first event of the bin behind it */
 };
 
 void plim_history_fini(struct plim_history *history)
 {
     plim_vec_fini(&history->stacks);
     plim_map_fini(&history->births);
+    plim_map_fini(&history->unknown_sizes);
 }
 
 static size_t slot_of(const struct plim_history *history, uint32_t stack)
@@ -51,12 +55,23 @@ static enum plim_status on_alloc(struct reader *r, size_t i, const struct plim_e
                                       : plim_map_put(&r->history->births, e->addr, i, err);
 }
 
-static void on_free(struct reader *r, size_t i, const struct plim_event *e)
+/* A block from before the recording goes: by its size one may guess what replaces it. */
+static enum plim_status on_unknown_free(struct reader *r, const struct plim_event *e,
+                                        struct plim_err *err)
+{
+    const uint64_t *times = plim_map_get(&r->history->unknown_sizes, e->size);
+    r->history->unknown_frees++;
+    return e->size == PLIM_MAP_NO_KEY
+               ? PLIM_OK
+               : plim_map_put(&r->history->unknown_sizes, e->size, times ? *times + 1 : 1, err);
+}
+
+static enum plim_status on_free(struct reader *r, size_t i, const struct plim_event *e,
+                                struct plim_err *err)
 {
     uint64_t birth;
     if (!plim_map_take(&r->history->births, e->addr, &birth)) {
-        r->history->unknown_frees++;
-        return;
+        return on_unknown_free(r, e, err);
     }
     const struct plim_event *alloc = &r->trace->events.items[birth];
     struct plim_stack_history *s = &r->history->stacks.items[slot_of(r->history, alloc->stack)];
@@ -67,6 +82,31 @@ static void on_free(struct reader *r, size_t i, const struct plim_event *e)
     s->lifetimes[lifetime_bucket(lifetime)]++;
     r->history->frees++;
     r->history->bin_frees[plim_history_bin(i, r->position)]++;
+    return PLIM_OK;
+}
+
+static size_t first_of_bin(size_t bin, size_t position)
+{
+    return (bin * position + PLIM_HISTORY_BINS - 1) / PLIM_HISTORY_BINS;
+}
+
+/* Bytes that an event makes live; sizes beyond all memory count as none. */
+static int64_t live_change(const struct reader *r, const struct plim_event *e)
+{
+    int64_t size = e->size <= (UINT64_C(1) << 50) ? (int64_t)e->size : 0;
+    return e->action == PLIM_ACTION_ALLOC ? size : e->action == r->free_action ? -size : 0;
+}
+
+/* Keep the lowest level of each bin; a bin starts at the level where the one before ended. */
+static void note_level(struct reader *r, size_t i, const struct plim_event *e)
+{
+    int64_t *floor = r->history->bin_floor;
+    while (i >= r->next_bin) {
+        floor[++r->bin] = r->live;
+        r->next_bin = first_of_bin(r->bin + 1, r->position);
+    }
+    r->live += live_change(r, e);
+    floor[r->bin] = r->live < floor[r->bin] ? r->live : floor[r->bin];
 }
 
 /* A new record in segment size: near the last one it lengthens the row, else it starts one. */
@@ -91,12 +131,14 @@ static enum plim_status read_event(struct reader *r, size_t i, struct plim_err *
                 action == PLIM_ACTION_OOM;
     r->history->retries += asks && r->releasing;
     r->releasing = gives_back;
+    note_level(r, i, e);
     if (action == PLIM_ACTION_ALLOC) {
         return on_alloc(r, i, e, err);
     }
     if (action == r->free_action) {
-        on_free(r, i, e);
-    } else if (action == PLIM_ACTION_SEGMENT_ALLOC) {
+        return on_free(r, i, e, err);
+    }
+    if (action == PLIM_ACTION_SEGMENT_ALLOC) {
         on_segment(r->history, e->size);
     } else if (action == PLIM_ACTION_OOM) {
         r->history->ooms++;
@@ -117,6 +159,7 @@ enum plim_status plim_history_read(const struct plim_snapshot *snapshot,
         .free_action = trace->by_action[PLIM_ACTION_FREE_REQUESTED] ? PLIM_ACTION_FREE_REQUESTED
                                                                     : PLIM_ACTION_FREE_COMPLETED,
     };
+    r.next_bin = first_of_bin(1, r.position);
     size_t slots = snapshot->stacks.stacks.n + 1; /* the last one: events without a stack */
     PLIM_TRY(plim_vec_reserve(&history.stacks, slots, err));
     memset(history.stacks.items, 0, slots * sizeof(history.stacks.items[0]));

@@ -42,6 +42,8 @@ struct plim_history {
     struct plim_map births; /* address -> allocation event, of blocks live at the position */
     uint32_t bin_frees[PLIM_HISTORY_BINS]; /* frees in each bin */
     uint64_t bin_bytes[PLIM_HISTORY_BINS]; /* bytes allocated in each bin */
+    int64_t bin_floor[PLIM_HISTORY_BINS];  /* fewest live bytes in each bin, against the start */
+    struct plim_map unknown_sizes; /* requested size -> frees of blocks from before the recording */
 };
 
 void plim_history_fini(struct plim_history *history);

@@ -48,7 +48,8 @@ struct plim_event {
     uint8_t pad[3];
 };
 
-#define PLIM_NO_POOL UINT16_MAX
+#define PLIM_NO_POOL           UINT16_MAX
+#define PLIM_FREE_NOT_RECORDED UINT64_MAX /* addr of an OOM event without device_free */
 
 /* The two texts an event may carry; most carry neither. */
 struct plim_note {

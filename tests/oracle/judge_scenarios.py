@@ -81,7 +81,7 @@ def show(answer, good):
     if isinstance(answer, str):
         return "!! " + answer[:60]
     v = answer["verdict"]
-    return f"{'  ' if good else '**'}{v['class'][:5]}/{v['subclass'][:9]} {v['confidence']:.2f}"
+    return f"{'  ' if good else '**'}{v['class'][:5]}/{(v['subclass'] or '-')[:9]} {v['confidence']:.2f}"
 
 
 def main(argv):

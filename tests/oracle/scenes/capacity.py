@@ -367,7 +367,7 @@ def long_prompt_beside_lru():
     return weights, mem(6000)
 
 
-@scene("capacity", gpu="24GiB")
+@scene("fragmentation", gpu="24GiB", also=("capacity",), why="5 GiB of holes that ever larger requests left")
 @in_file(APP + "train.py")
 def curriculum():
     """Sequences grow from step to step; every step frees all it took; the last one is too long."""
@@ -375,7 +375,7 @@ def curriculum():
     train(model, sgd(model), [(16, 64 * i) for i in range(2, 60)])
 
 
-@scene("capacity", gpu="24GiB", history={"max_entries": 6000})
+@scene("fragmentation", gpu="24GiB", also=("capacity",), history={"max_entries": 6000}, why="the same")
 def curriculum_ring():
     """The same with a short record."""
     model = build(12, 1024)

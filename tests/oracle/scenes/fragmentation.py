@@ -192,7 +192,8 @@ def holes_beside_neighbours():
 @in_file(APP + "holes.py")
 def pinned_state_only():
     """Large segments pinned by small blocks, the state without a history."""
-    return [mem(1000) for _ in range(5)], strand(8, 1100), mem(3000)
+    weights, pins = [mem(1000) for _ in range(5)], strand(8, 1100)
+    return weights, pins, mem(3000)
 
 
 @scene("fragmentation", gpu="80GiB")

@@ -318,21 +318,6 @@ def loss_keeps_large_graph():
 
 
 @scene("leak", gpu="24GiB")
-@in_file(APP + "serve.py")
-def leaked_blocks_pin():
-    """Each request leaves a small tensor in the middle of its large, freed workspace."""
-    weights, left = [mem(300) for _ in range(10)], []
-    for request in range(1000):
-        work = [mem(80 + request * 37 % 23), mem(40 + request * 31 % 17)]
-        out = mem(100)
-        del work
-        left.append(mem(3))
-        more = mem(60 + request * 7 % 29)
-        del out, more
-    return weights
-
-
-@scene("leak", gpu="24GiB")
 @in_file(APP + "limits.py")
 def leak_under_a_cap():
     """A leak runs into a cap of half the card."""
@@ -349,7 +334,7 @@ def old_models_kept():
     """Every reload of the model keeps the old one alive, with traffic between."""
     models = []
     for version in range(10):
-        models.append(build(20, 1536))
+        models.append(build(48, 1536))
         for _ in range(60):
             work(20)
             with torch.no_grad():
