@@ -8,24 +8,17 @@
  * Thresholds and their reasons: docs/design/diagnosis.md.
  */
 
-#include "diagnose/diagnose.h"
+#include "diagnose/causes.h"
 
 #include "base/bytes.h"
 #include "base/num.h"
 
 /* No context is smaller: with more reserved than leaves room for it, the device is a larger one. */
 #define SMALL_CONTEXT (UINT64_C(256) * PLIM_MIB)
-/* Bytes of others that count as a cause from this share of the device on. */
-#define OTHERS_SHARE 0.15
 /* Stranded share of the reserved bytes that is reported when nothing failed. */
 #define IDLE_STRANDED_SHARE 0.25
 /* Releasable share of the reserved bytes from which a healthy heap is called "cached". */
 #define CACHED_SHARE 0.10
-/* Free bytes inside the allocator are a cause from this share of the capacity on: below it they are the
- * usual cost of caching. When the request itself is large (its share), fewer are enough. */
-#define FREE_SHARE          0.10
-#define LARGE_REQUEST_SHARE 0.01
-#define FREE_SHARE_FOR_IT   0.04
 /* From this share on, and no rival, a fragmentation verdict is as sure as it gets; the confidence falls
  * from SURE by LESS_SURE at FREE_SHARE_FOR_IT. */
 #define SURE_SHARE 0.20
@@ -39,109 +32,16 @@
 #define FULL_COMMON_SHARE 0.95
 /* A fragmentation verdict without the device's size may overlook that others hold it. */
 #define SIZE_UNKNOWN 0.15
-/* A context beyond this many bytes is worth a word (see books.c). */
-#define LARGE_CONTEXT (UINT64_C(1200) * PLIM_MIB)
-
-/* One possible cause, with what taking it away gives. */
-struct cause {
-    const char *name;
-    const char *what; /* "stranded bytes", for the sentence */
-    enum plim_class cls;
-    enum plim_subclass subclass;
-    struct plim_amount gain;
-    double weight; /* how far to prefer it among others: 1 when measured */
-    bool in_place; /* the gain must be one hole, not a sum */
-};
-
-/* A suspicion from which a leak counts double, when what it holds is more than what it only pins. */
-#define SURE_LEAK 0.7
-
-struct judge {
-    const struct plim_snapshot *snapshot;
-    struct plim_diagnosis *d;
-    struct plim_arena *arena;
-    uint64_t need;           /* driver bytes of the request */
-    struct plim_amount free; /* usable without doing anything: free and releasable */
-    uint64_t base;           /* bytes that shares are taken of: capacity, or what is reserved */
-    uint64_t material;       /* a leak or outside memory below this many bytes is not a cause */
-    const struct cause *best;
-};
-
-static const char *bytes_text(struct judge *j, uint64_t bytes)
-{
-    char buf[PLIM_BYTES_TEXT];
-    return plim_arena_sayf(j->arena, "%s", plim_bytes_format(buf, bytes));
-}
-
-static uint64_t owner(const struct judge *j, enum plim_owner owner)
-{
-    struct plim_amount a = j->d->set.ledger.owner[owner];
-    return plim_known(a) ? a.bytes : 0;
-}
-
-static bool sufficient(const struct judge *j, const struct cause *c)
-{
-    if (!plim_known(c->gain)) {
-        return false;
-    }
-    if (c->in_place) {
-        return c->gain.bytes >= j->d->failure.size;
-    }
-    return plim_known(j->free) && plim_add_sat(j->free.bytes, c->gain.bytes) >= j->need;
-}
-
-static bool material(const struct judge *j, const struct cause *c)
-{
-    double base = (double)j->base, gain = (double)c->gain.bytes;
-    if (c->cls != PLIM_CLASS_FRAGMENTATION) {
-        return c->gain.bytes >= j->material;
-    }
-    return gain >= FREE_SHARE * base ||
-           (gain >= FREE_SHARE_FOR_IT * base && (double)j->need >= LARGE_REQUEST_SHARE * base);
-}
-
-/* In the last quarter of the trace the live bytes grew by more than compaction would give: it would only
- * have put the failure off. */
-static bool outpaced(const struct judge *j, const struct cause *c)
-{
-    const int64_t *floor = j->d->history.bin_floor;
-    int64_t last = floor[PLIM_HISTORY_BINS - 1], before = floor[PLIM_HISTORY_BINS - 2];
-    int64_t grown = (last > before ? last : before) - floor[PLIM_HISTORY_BINS * 3 / 4];
-    return c->cls == PLIM_CLASS_FRAGMENTATION && grown > 0 && (uint64_t)grown > c->gain.bytes;
-}
-
-static enum plim_status push_counterfactual(struct judge *j, const struct cause *c,
-                                            struct plim_err *err)
-{
-    struct plim_counterfactual row = {.name = c->name, .gains = c->gain};
-    bool fits = sufficient(j, c);
-    row.fits = !plim_known(c->gain) || (!plim_known(j->free) && !c->in_place) ? PLIM_FITS_UNKNOWN
-               : fits                                                         ? PLIM_FITS_YES
-                                                                              : PLIM_FITS_NO;
-    if (c->in_place) {
-        row.text = plim_arena_sayf(j->arena, "%s: largest hole %s %s request %s", c->what,
-                                   bytes_text(j, c->gain.bytes), fits ? ">=" : "<",
-                                   bytes_text(j, j->d->failure.size));
-    } else if (row.fits == PLIM_FITS_UNKNOWN) {
-        row.text = plim_arena_sayf(j->arena, "%s: %s more", c->what, bytes_text(j, c->gain.bytes));
-    } else {
-        row.text = plim_arena_sayf(j->arena, "%s: free %s + %s = %s %s request %s", c->what,
-                                   bytes_text(j, j->free.bytes), bytes_text(j, c->gain.bytes),
-                                   bytes_text(j, plim_add_sat(j->free.bytes, c->gain.bytes)),
-                                   fits ? ">=" : "<", bytes_text(j, j->need));
-    }
-    return plim_vec_push(&j->d->set.counterfactuals, err, row);
-}
 
 /* The request does not fit the device even when nothing but what cannot be moved is on it. */
-static bool exceeds_everything(const struct judge *j, uint64_t *reachable)
+static bool exceeds_everything(const struct plim__bench *j, uint64_t *reachable)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
     if (plim_known(l->capacity)) {
-        uint64_t fixed = plim_known(j->d->facts.cap) ? 0 : owner(j, PLIM_OWNER_PROCESS_OTHER);
+        uint64_t fixed = plim_known(j->d->facts.cap) ? 0 : plim__owner(j, PLIM_OWNER_PROCESS_OTHER);
         *reachable = plim_sub_sat(l->capacity.bytes, fixed);
     } else if (plim_known(l->owner[PLIM_OWNER_FREE])) {
-        *reachable = plim_add_sat(l->reserved.bytes, owner(j, PLIM_OWNER_FREE));
+        *reachable = plim_add_sat(l->reserved.bytes, plim__owner(j, PLIM_OWNER_FREE));
     } else {
         return false;
     }
@@ -149,163 +49,52 @@ static bool exceeds_everything(const struct judge *j, uint64_t *reachable)
 }
 
 /* The driver had room, and still the allocator failed: something else than the device was the limit. */
-static bool refused_although_free(const struct judge *j)
+static bool refused_although_free(const struct plim__bench *j)
 {
     return plim_known(j->d->set.ledger.owner[PLIM_OWNER_FREE]) &&
-           owner(j, PLIM_OWNER_FREE) >= j->need;
+           plim__owner(j, PLIM_OWNER_FREE) >= j->need;
 }
 
-static enum plim_status push_cap_counterfactual(struct judge *j, struct plim_err *err)
+static enum plim_status push_cap_counterfactual(struct plim__bench *j, struct plim_err *err)
 {
-    uint64_t free = owner(j, PLIM_OWNER_FREE);
+    uint64_t free = plim__owner(j, PLIM_OWNER_FREE);
     bool fits = free >= j->need;
     struct plim_counterfactual row = {
         .name = "no_cap",
         .text = plim_arena_sayf(j->arena,
                                 "without the memory cap: %s free on the device %s "
                                 "request %s",
-                                bytes_text(j, free), fits ? ">=" : "<", bytes_text(j, j->need)),
+                                plim__say_bytes(j, free), fits ? ">=" : "<",
+                                plim__say_bytes(j, j->need)),
         .gains = plim_amount(free, PLIM_HOW_COMPUTED),
         .fits = fits ? PLIM_FITS_YES : PLIM_FITS_NO,
     };
     return plim_vec_push(&j->d->set.counterfactuals, err, row);
 }
 
-#define MAX_CAUSES 8
-
-static size_t list_causes(const struct judge *j, struct cause causes[MAX_CAUSES])
-{
-    const struct plim_ledger *l = &j->d->set.ledger;
-    const struct plim_failure *f = &j->d->failure;
-    struct plim_amount others = l->owner[PLIM_OWNER_OTHER_PROCESSES];
-    struct plim_amount own = l->owner[PLIM_OWNER_PROCESS_OTHER];
-    uint64_t threshold =
-        plim_known(l->total) ? (uint64_t)(OTHERS_SHARE * (double)l->total.bytes) : 0;
-    uint64_t any_hole = plim_largest_free(&j->d->heap, f->size, f->stream, true);
-    uint64_t own_hole = plim_largest_free(&j->d->heap, f->size, f->stream, false);
-    const struct plim_leaks *leaks = &j->d->leaks;
-    size_t n = 0;
-    causes[n++] = (struct cause){"no_stranded",
-                                 "without stranded bytes (perfect compaction)",
-                                 PLIM_CLASS_FRAGMENTATION,
-                                 PLIM_SUBCLASS_STRANDED,
-                                 l->owner[PLIM_OWNER_STRANDED],
-                                 1,
-                                 false};
-    causes[n++] = (struct cause){"no_private_pools",
-                                 "if private pools gave back what they do not use",
-                                 PLIM_CLASS_FRAGMENTATION,
-                                 PLIM_SUBCLASS_PRIVATE_POOL,
-                                 l->owner[PLIM_OWNER_PRIVATE_FREE],
-                                 1,
-                                 false};
-    if (any_hole > own_hole) {
-        causes[n++] = (struct cause){"any_stream",
-                                     "if a hole of another stream could be used",
-                                     PLIM_CLASS_FRAGMENTATION,
-                                     PLIM_SUBCLASS_STREAM_BOUND,
-                                     {any_hole, PLIM_HOW_MEASURED},
-                                     1,
-                                     true};
-    }
-    causes[n++] = (struct cause){"no_rounding",
-                                 "without rounding of sizes",
-                                 PLIM_CLASS_FRAGMENTATION,
-                                 PLIM_SUBCLASS_ROUNDING,
-                                 l->owner[PLIM_OWNER_ROUNDING],
-                                 0.5,
-                                 false};
-    if (leaks->suspects.n > 0) {
-        bool sure = leaks->confidence >= SURE_LEAK && leaks->excess >= leaks->unpinned;
-        uint64_t gain = plim_add_sat(leaks->excess, leaks->unpinned);
-        causes[n++] = (struct cause){"no_leak",
-                                     "without what the leak suspects hold and pin",
-                                     PLIM_CLASS_LEAK,
-                                     PLIM_SUBCLASS_GROWING_STACK,
-                                     {gain, PLIM_HOW_ESTIMATED},
-                                     sure ? 2 : 0.5,
-                                     false};
-    }
-    if (plim_known(others)) {
-        bool counts = others.bytes >= threshold;
-        causes[n++] = (struct cause){"no_other_processes",
-                                     "without other processes",
-                                     PLIM_CLASS_EXTERNAL,
-                                     PLIM_SUBCLASS_OTHER_PROCESS,
-                                     others,
-                                     counts ? 1 : 0,
-                                     false};
-    }
-    if (plim_known(own) && own.bytes > LARGE_CONTEXT) {
-        causes[n++] =
-            (struct cause){"no_process_other",
-                           "if this process held only a usual context outside the allocator",
-                           PLIM_CLASS_EXTERNAL,
-                           PLIM_SUBCLASS_SAME_PROCESS,
-                           {own.bytes - LARGE_CONTEXT, own.how},
-                           1,
-                           false};
-    }
-    return n;
-}
-
-/* Stranded bytes of which one hole would have served the request as it is, but for its stream. */
-static const struct cause *more_exact(const struct judge *j, const struct cause *best,
-                                      const struct cause *causes, size_t n)
-{
-    for (size_t i = 0; best && best->subclass == PLIM_SUBCLASS_STRANDED && i < n; i++) {
-        if (causes[i].in_place && sufficient(j, &causes[i])) {
-            return &causes[i];
-        }
-    }
-    return best;
-}
-
-/* A cause that would do alone and is large enough to be one. */
-static bool counts(const struct judge *j, const struct cause *c)
-{
-    return c->weight > 0 && sufficient(j, c) && material(j, c) && !outpaced(j, c);
-}
-
-/* The strongest of the causes that count: most bytes. */
-static const struct cause *strongest(const struct judge *j, const struct cause *causes, size_t n)
-{
-    const struct cause *best = NULL;
-    for (size_t i = 0; i < n; i++) {
-        const struct cause *c = &causes[i];
-        if (!counts(j, c)) {
-            continue;
-        }
-        if (!best || c->weight * (double)c->gain.bytes > best->weight * (double)best->gain.bytes) {
-            best = c;
-        }
-    }
-    return more_exact(j, best, causes, n);
-}
-
-static void set_verdict(struct judge *j, enum plim_class cls, enum plim_subclass subclass,
+static void set_verdict(struct plim__bench *j, enum plim_class cls, enum plim_subclass subclass,
                         double confidence, const char *summary)
 {
     j->d->set.verdict = (struct plim_verdict){cls, subclass, confidence, summary};
 }
 
-static const char *request_text(struct judge *j)
+static const char *request_text(struct plim__bench *j)
 {
-    return bytes_text(j, j->need);
+    return plim__say_bytes(j, j->need);
 }
 
-static void verdict_single_request(struct judge *j, uint64_t reachable)
+static void verdict_single_request(struct plim__bench *j, uint64_t reachable)
 {
     set_verdict(
         j, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_SINGLE_REQUEST, 0.97,
         plim_arena_sayf(j->arena,
                         "One request of %s can never fit: at most %s could be had even with "
                         "everything else freed. No allocator setting helps.",
-                        request_text(j), bytes_text(j, reachable)));
+                        request_text(j), plim__say_bytes(j, reachable)));
 }
 
 /* How sure a working set can be told from a leak and from memory of others with this input. */
-static double working_set_confidence(const struct judge *j)
+static double working_set_confidence(const struct plim__bench *j)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
     const struct plim_trace *trace = &j->snapshot->devices.items[j->d->device].trace;
@@ -318,16 +107,17 @@ static double working_set_confidence(const struct judge *j)
 }
 
 /* Why it is a working set although compaction would have served this one request. */
-static const char *about_compaction(struct judge *j, const struct cause *causes, size_t n)
+static const char *about_compaction(struct plim__bench *j, const struct plim__cause *causes,
+                                    size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (causes[i].subclass != PLIM_SUBCLASS_STRANDED || !sufficient(j, &causes[i])) {
+        if (causes[i].subclass != PLIM_SUBCLASS_STRANDED || !plim__sufficient(j, &causes[i])) {
             continue;
         }
         return plim_arena_sayf(
             j->arena, "The %s stranded would have served this one request, but %s.",
-            bytes_text(j, causes[i].gain.bytes),
-            material(j, &causes[i])
+            plim__say_bytes(j, causes[i].gain.bytes),
+            plim__material(j, &causes[i])
                 ? "live bytes grew faster than that: it would only have put the failure off"
                 : plim_arena_sayf(j->arena,
                                   "at %.0f %% of the capacity they are the usual cost of "
@@ -337,7 +127,7 @@ static const char *about_compaction(struct judge *j, const struct cause *causes,
     return "Compaction would not have made room.";
 }
 
-static void verdict_working_set(struct judge *j, const struct cause *causes, size_t n)
+static void verdict_working_set(struct plim__bench *j, const struct plim__cause *causes, size_t n)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
     const char *others = plim_known(l->total)
@@ -348,13 +138,13 @@ static void verdict_working_set(struct judge *j, const struct cause *causes, siz
                 plim_arena_sayf(j->arena,
                                 "What must live at the same time does not fit: %s are live and %s "
                                 "more were asked for. %s%s",
-                                bytes_text(j, l->allocated.bytes), request_text(j),
+                                plim__say_bytes(j, l->allocated.bytes), request_text(j),
                                 about_compaction(j, causes, n), others));
 }
 
-static const char *cause_sentence(struct judge *j, const struct cause *c)
+static const char *cause_sentence(struct plim__bench *j, const struct plim__cause *c)
 {
-    const char *gain = bytes_text(j, c->gain.bytes), *need = request_text(j);
+    const char *gain = plim__say_bytes(j, c->gain.bytes), *need = request_text(j);
     switch (c->subclass) {
     case PLIM_SUBCLASS_STRANDED:
         return plim_arena_sayf(
@@ -395,7 +185,8 @@ static const char *cause_sentence(struct judge *j, const struct cause *c)
 }
 
 /* How sure: a measured cause that gives far more than is needed, and no rival of the same size. */
-static double cause_confidence(const struct judge *j, const struct cause *causes, size_t n)
+static double cause_confidence(const struct plim__bench *j, const struct plim__cause *causes,
+                               size_t n)
 {
     double c = j->best->gain.how == PLIM_HOW_ESTIMATED ? 0.8 : SURE;
     double share = (double)j->best->gain.bytes / (double)plim_max_u64(j->base, 1);
@@ -404,7 +195,7 @@ static double cause_confidence(const struct judge *j, const struct cause *causes
     }
     c -= plim_known(j->d->set.ledger.total) ? 0 : SIZE_UNKNOWN;
     for (size_t i = 0; i < n; i++) {
-        if (counts(j, &causes[i]) && causes[i].cls != j->best->cls &&
+        if (plim__counts(j, &causes[i]) && causes[i].cls != j->best->cls &&
             causes[i].gain.bytes * 2 > j->best->gain.bytes) {
             return c - 0.2;
         }
@@ -412,7 +203,7 @@ static double cause_confidence(const struct judge *j, const struct cause *causes
     return c;
 }
 
-static enum plim_subclass leak_subclass(const struct judge *j)
+static enum plim_subclass leak_subclass(const struct plim__bench *j)
 {
     uint32_t site = j->d->leaks.suspects.items[0].site;
     return j->d->sites.sites.items[site].category == PLIM_CATEGORY_KV_CACHE
@@ -420,7 +211,7 @@ static enum plim_subclass leak_subclass(const struct judge *j)
                : PLIM_SUBCLASS_GROWING_STACK;
 }
 
-static void verdict_leak(struct judge *j, const char *tail)
+static void verdict_leak(struct plim__bench *j, const char *tail)
 {
     const struct plim_leak_suspect *s = &j->d->leaks.suspects.items[0];
     const struct plim_site *site = &j->d->sites.sites.items[s->site];
@@ -429,25 +220,25 @@ static void verdict_leak(struct judge *j, const char *tail)
                 plim_arena_sayf(j->arena,
                                 "Memory leaks at %s: %u blocks, %s, still growing at the end%s.",
                                 plim_site_text(j->snapshot, site, j->arena), live->blocks,
-                                bytes_text(j, live->bytes), tail));
+                                plim__say_bytes(j, live->bytes), tail));
 }
 
-static void verdict_cap(struct judge *j)
+static void verdict_cap(struct plim__bench *j)
 {
     struct plim_amount cap = j->d->facts.cap;
-    const char *limit = plim_known(cap)
-                            ? plim_arena_sayf(j->arena, "a cap of %s", bytes_text(j, cap.bytes))
-                            : "a cap (per-process fraction, quota or rejection policy)";
-    set_verdict(
-        j, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_MEMORY_CAP, plim_known(cap) ? 0.97 : 0.85,
-        plim_arena_sayf(j->arena,
-                        "The device had %s free, more than the request of %s: %s was the limit, "
-                        "not the device.",
-                        bytes_text(j, owner(j, PLIM_OWNER_FREE)), request_text(j), limit));
+    const char *limit =
+        plim_known(cap) ? plim_arena_sayf(j->arena, "a cap of %s", plim__say_bytes(j, cap.bytes))
+                        : "a cap (per-process fraction, quota or rejection policy)";
+    set_verdict(j, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_MEMORY_CAP, plim_known(cap) ? 0.97 : 0.85,
+                plim_arena_sayf(
+                    j->arena,
+                    "The device had %s free, more than the request of %s: %s was the limit, "
+                    "not the device.",
+                    plim__say_bytes(j, plim__owner(j, PLIM_OWNER_FREE)), request_text(j), limit));
 }
 
 /* Under a cap: do holes below it, rather than the cap, explain the failure? */
-static bool holes_beat_cap(const struct judge *j)
+static bool holes_beat_cap(const struct plim__bench *j)
 {
     struct plim_amount cap = j->d->facts.cap;
     uint64_t limit = plim_known(cap) ? cap.bytes : j->d->set.ledger.reserved.bytes;
@@ -455,7 +246,7 @@ static bool holes_beat_cap(const struct judge *j)
            (double)j->best->gain.bytes >= CAP_STRANDED_SHARE * (double)limit;
 }
 
-static void choose_verdict(struct judge *j, const struct cause *causes, size_t n)
+static void choose_verdict(struct plim__bench *j, const struct plim__cause *causes, size_t n)
 {
     uint64_t reachable = 0;
     bool capped = refused_although_free(j);
@@ -473,25 +264,25 @@ static void choose_verdict(struct judge *j, const struct cause *causes, size_t n
     }
 }
 
-static enum plim_status judge_failure(struct judge *j, struct plim_err *err)
+static enum plim_status judge_failure(struct plim__bench *j, struct plim_err *err)
 {
-    struct cause causes[MAX_CAUSES];
-    size_t n = list_causes(j, causes);
+    struct plim__cause causes[PLIM__MAX_CAUSES];
+    size_t n = plim__list_causes(j, causes);
     if (plim_known(j->d->facts.cap) || refused_although_free(j)) {
         PLIM_TRY(push_cap_counterfactual(j, err));
     }
     for (size_t i = 0; i < n; i++) {
         if (causes[i].gain.bytes > 0) {
-            PLIM_TRY(push_counterfactual(j, &causes[i], err));
+            PLIM_TRY(plim__push_counterfactual(j, &causes[i], err));
         }
     }
-    j->best = strongest(j, causes, n);
+    j->best = plim__strongest(j, causes, n);
     choose_verdict(j, causes, n);
     return PLIM_OK;
 }
 
 /* The device's size, or the common size that this heap would nearly fill; 0 when it fills none. */
-static uint64_t size_nearly_filled(const struct judge *j)
+static uint64_t size_nearly_filled(const struct plim__bench *j)
 {
     static const uint16_t common_gib[] = {8,  10, 11, 12, 16,  20,  24,  32, 40,
                                           48, 64, 80, 96, 141, 180, 192, 288};
@@ -511,7 +302,7 @@ static uint64_t size_nearly_filled(const struct judge *j)
 }
 
 /* Without a history nobody knows whether a request failed before the snapshot was taken. */
-static void judge_without_history(struct judge *j)
+static void judge_without_history(struct plim__bench *j)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
     uint64_t size = size_nearly_filled(j);
@@ -520,8 +311,8 @@ static void judge_without_history(struct judge *j)
                     plim_arena_sayf(j->arena,
                                     "Nothing wrong is seen: %s reserved, %s of it live. But no "
                                     "history was recorded, so a failure or growth would not show.",
-                                    bytes_text(j, l->reserved.bytes),
-                                    bytes_text(j, l->allocated.bytes)));
+                                    plim__say_bytes(j, l->reserved.bytes),
+                                    plim__say_bytes(j, l->allocated.bytes)));
         return;
     }
     set_verdict(
@@ -530,19 +321,19 @@ static void judge_without_history(struct judge *j)
                         "%s of %s are reserved, %s of it live: %s. Whether a request failed "
                         "cannot be told, because no history was recorded; the message "
                         "(--oom-text) would tell.",
-                        bytes_text(j, l->reserved.bytes), bytes_text(j, size),
-                        bytes_text(j, l->allocated.bytes),
+                        plim__say_bytes(j, l->reserved.bytes), plim__say_bytes(j, size),
+                        plim__say_bytes(j, l->allocated.bytes),
                         plim_known(l->total) ? "the device is nearly full"
                                              : "nearly full, if the device has that size"));
 }
 
 /* Nothing failed: say so, unless a leak or stranded bytes will make it fail. */
-static void judge_calm(struct judge *j)
+static void judge_calm(struct plim__bench *j)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
     double reserved = (double)plim_max_u64(l->reserved.bytes, 1);
-    double stranded = (double)owner(j, PLIM_OWNER_STRANDED);
-    double releasable = (double)owner(j, PLIM_OWNER_RELEASABLE);
+    double stranded = (double)plim__owner(j, PLIM_OWNER_STRANDED);
+    double releasable = (double)plim__owner(j, PLIM_OWNER_RELEASABLE);
     if (l->reserved.bytes == 0) {
         set_verdict(j, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.9,
                     "The snapshot holds no memory: nothing was allocated when it was taken.");
@@ -554,8 +345,8 @@ static void judge_calm(struct judge *j)
             plim_arena_sayf(j->arena,
                             "Nothing failed, but %s of %s reserved are stranded: free, and pinned "
                             "by live blocks.",
-                            bytes_text(j, owner(j, PLIM_OWNER_STRANDED)),
-                            bytes_text(j, l->reserved.bytes)));
+                            plim__say_bytes(j, plim__owner(j, PLIM_OWNER_STRANDED)),
+                            plim__say_bytes(j, l->reserved.bytes)));
     } else if (j->snapshot->devices.items[j->d->device].trace.events.n <= 1) {
         judge_without_history(j);
     } else if (releasable >= CACHED_SHARE * reserved) {
@@ -564,17 +355,17 @@ static void judge_calm(struct judge *j)
             plim_arena_sayf(j->arena,
                             "Nothing failed. %s of %s reserved are free, but in wholly free "
                             "segments that the allocator releases by itself before it fails.",
-                            bytes_text(j, owner(j, PLIM_OWNER_RELEASABLE)),
-                            bytes_text(j, l->reserved.bytes)));
+                            plim__say_bytes(j, plim__owner(j, PLIM_OWNER_RELEASABLE)),
+                            plim__say_bytes(j, l->reserved.bytes)));
     } else {
         set_verdict(j, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_OK, 0.9,
                     plim_arena_sayf(j->arena, "Nothing failed: %s reserved, %s of it live.",
-                                    bytes_text(j, l->reserved.bytes),
-                                    bytes_text(j, l->allocated.bytes)));
+                                    plim__say_bytes(j, l->reserved.bytes),
+                                    plim__say_bytes(j, l->allocated.bytes)));
     }
 }
 
-static void measure_fit(struct judge *j)
+static void measure_fit(struct plim__bench *j)
 {
     uint64_t hole = plim_largest_free(&j->d->heap, UINT64_MAX, j->d->failure.stream, false);
     j->d->largest_fit_known = plim_known(j->free);
@@ -586,14 +377,14 @@ enum plim_status plim__judge(const struct plim_snapshot *snapshot, struct plim_d
                              struct plim_err *err)
 {
     struct plim_ledger *l = &d->set.ledger;
-    struct judge j = {
+    struct plim__bench j = {
         .snapshot = snapshot,
         .d = d,
         .arena = &d->arena,
         .need = plim_known(l->request) ? l->request.bytes : 0,
         .free = l->owner[PLIM_OWNER_FREE],
     };
-    uint64_t releasable = owner(&j, PLIM_OWNER_RELEASABLE);
+    uint64_t releasable = plim__owner(&j, PLIM_OWNER_RELEASABLE);
     j.base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
     j.material = plim_min_u64(j.base / 10, PLIM_GIB);
     if (plim_known(d->facts.cap) && plim_known(j.free)) {

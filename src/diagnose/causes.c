@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each cause gives, and which of them count; see causes.h. */
+
+#include "diagnose/causes.h"
+
+#include "base/bytes.h"
+#include "base/num.h"
+
+/* Bytes of others that count as a cause from this share of the device on. */
+#define OTHERS_SHARE 0.15
+/* A context beyond this many bytes is worth a word (see books.c). */
+#define LARGE_CONTEXT (UINT64_C(1200) * PLIM_MIB)
+/* A suspicion from which a leak counts double, when what it holds is more than what it only pins. */
+#define SURE_LEAK 0.7
+
+const char *plim__say_bytes(struct plim__bench *j, uint64_t bytes)
+{
+    char buf[PLIM_BYTES_TEXT];
+    return plim_arena_sayf(j->arena, "%s", plim_bytes_format(buf, bytes));
+}
+
+uint64_t plim__owner(const struct plim__bench *j, enum plim_owner owner)
+{
+    struct plim_amount a = j->d->set.ledger.owner[owner];
+    return plim_known(a) ? a.bytes : 0;
+}
+
+bool plim__sufficient(const struct plim__bench *j, const struct plim__cause *c)
+{
+    if (!plim_known(c->gain)) {
+        return false;
+    }
+    if (c->in_place) {
+        return c->gain.bytes >= j->d->failure.size;
+    }
+    return plim_known(j->free) && plim_add_sat(j->free.bytes, c->gain.bytes) >= j->need;
+}
+
+bool plim__material(const struct plim__bench *j, const struct plim__cause *c)
+{
+    double base = (double)j->base, gain = (double)c->gain.bytes;
+    if (c->cls != PLIM_CLASS_FRAGMENTATION) {
+        return c->gain.bytes >= j->material;
+    }
+    return gain >= FREE_SHARE * base ||
+           (gain >= FREE_SHARE_FOR_IT * base && (double)j->need >= LARGE_REQUEST_SHARE * base);
+}
+
+/* In the last quarter of the trace the live bytes grew by more than compaction would give: it would only
+ * have put the failure off. */
+static bool outpaced(const struct plim__bench *j, const struct plim__cause *c)
+{
+    const int64_t *floor = j->d->history.bin_floor;
+    int64_t last = floor[PLIM_HISTORY_BINS - 1], before = floor[PLIM_HISTORY_BINS - 2];
+    int64_t grown = (last > before ? last : before) - floor[PLIM_HISTORY_BINS * 3 / 4];
+    return c->cls == PLIM_CLASS_FRAGMENTATION && grown > 0 && (uint64_t)grown > c->gain.bytes;
+}
+
+enum plim_status plim__push_counterfactual(struct plim__bench *j, const struct plim__cause *c,
+                                           struct plim_err *err)
+{
+    struct plim_counterfactual row = {.name = c->name, .gains = c->gain};
+    bool fits = plim__sufficient(j, c);
+    row.fits = !plim_known(c->gain) || (!plim_known(j->free) && !c->in_place) ? PLIM_FITS_UNKNOWN
+               : fits                                                         ? PLIM_FITS_YES
+                                                                              : PLIM_FITS_NO;
+    if (c->in_place) {
+        row.text = plim_arena_sayf(j->arena, "%s: largest hole %s %s request %s", c->what,
+                                   plim__say_bytes(j, c->gain.bytes), fits ? ">=" : "<",
+                                   plim__say_bytes(j, j->d->failure.size));
+    } else if (row.fits == PLIM_FITS_UNKNOWN) {
+        row.text =
+            plim_arena_sayf(j->arena, "%s: %s more", c->what, plim__say_bytes(j, c->gain.bytes));
+    } else {
+        row.text =
+            plim_arena_sayf(j->arena, "%s: free %s + %s = %s %s request %s", c->what,
+                            plim__say_bytes(j, j->free.bytes), plim__say_bytes(j, c->gain.bytes),
+                            plim__say_bytes(j, plim_add_sat(j->free.bytes, c->gain.bytes)),
+                            fits ? ">=" : "<", plim__say_bytes(j, j->need));
+    }
+    return plim_vec_push(&j->d->set.counterfactuals, err, row);
+}
+
+size_t plim__list_causes(const struct plim__bench *j, struct plim__cause causes[PLIM__MAX_CAUSES])
+{
+    const struct plim_ledger *l = &j->d->set.ledger;
+    const struct plim_failure *f = &j->d->failure;
+    struct plim_amount others = l->owner[PLIM_OWNER_OTHER_PROCESSES];
+    struct plim_amount own = l->owner[PLIM_OWNER_PROCESS_OTHER];
+    uint64_t threshold =
+        plim_known(l->total) ? (uint64_t)(OTHERS_SHARE * (double)l->total.bytes) : 0;
+    uint64_t any_hole = plim_largest_free(&j->d->heap, f->size, f->stream, true);
+    uint64_t own_hole = plim_largest_free(&j->d->heap, f->size, f->stream, false);
+    const struct plim_leaks *leaks = &j->d->leaks;
+    size_t n = 0;
+    causes[n++] = (struct plim__cause){"no_stranded",
+                                       "without stranded bytes (perfect compaction)",
+                                       PLIM_CLASS_FRAGMENTATION,
+                                       PLIM_SUBCLASS_STRANDED,
+                                       l->owner[PLIM_OWNER_STRANDED],
+                                       1,
+                                       false};
+    causes[n++] = (struct plim__cause){"no_private_pools",
+                                       "if private pools gave back what they do not use",
+                                       PLIM_CLASS_FRAGMENTATION,
+                                       PLIM_SUBCLASS_PRIVATE_POOL,
+                                       l->owner[PLIM_OWNER_PRIVATE_FREE],
+                                       1,
+                                       false};
+    if (any_hole > own_hole) {
+        causes[n++] = (struct plim__cause){"any_stream",
+                                           "if a hole of another stream could be used",
+                                           PLIM_CLASS_FRAGMENTATION,
+                                           PLIM_SUBCLASS_STREAM_BOUND,
+                                           {any_hole, PLIM_HOW_MEASURED},
+                                           1,
+                                           true};
+    }
+    causes[n++] = (struct plim__cause){"no_rounding",
+                                       "without rounding of sizes",
+                                       PLIM_CLASS_FRAGMENTATION,
+                                       PLIM_SUBCLASS_ROUNDING,
+                                       l->owner[PLIM_OWNER_ROUNDING],
+                                       0.5,
+                                       false};
+    if (leaks->suspects.n > 0) {
+        bool sure = leaks->confidence >= SURE_LEAK && leaks->excess >= leaks->unpinned;
+        uint64_t gain = plim_add_sat(leaks->excess, leaks->unpinned);
+        causes[n++] = (struct plim__cause){"no_leak",
+                                           "without what the leak suspects hold and pin",
+                                           PLIM_CLASS_LEAK,
+                                           PLIM_SUBCLASS_GROWING_STACK,
+                                           {gain, PLIM_HOW_ESTIMATED},
+                                           sure ? 2 : 0.5,
+                                           false};
+    }
+    if (plim_known(others)) {
+        bool counts = others.bytes >= threshold;
+        causes[n++] = (struct plim__cause){"no_other_processes",
+                                           "without other processes",
+                                           PLIM_CLASS_EXTERNAL,
+                                           PLIM_SUBCLASS_OTHER_PROCESS,
+                                           others,
+                                           counts ? 1 : 0,
+                                           false};
+    }
+    if (plim_known(own) && own.bytes > LARGE_CONTEXT) {
+        causes[n++] =
+            (struct plim__cause){"no_process_other",
+                                 "if this process held only a usual context outside the allocator",
+                                 PLIM_CLASS_EXTERNAL,
+                                 PLIM_SUBCLASS_SAME_PROCESS,
+                                 {own.bytes - LARGE_CONTEXT, own.how},
+                                 1,
+                                 false};
+    }
+    return n;
+}
+
+/* Stranded bytes of which one hole would have served the request as it is, but for its stream. */
+static const struct plim__cause *more_exact(const struct plim__bench *j,
+                                            const struct plim__cause *best,
+                                            const struct plim__cause *causes, size_t n)
+{
+    for (size_t i = 0; best && best->subclass == PLIM_SUBCLASS_STRANDED && i < n; i++) {
+        if (causes[i].in_place && plim__sufficient(j, &causes[i])) {
+            return &causes[i];
+        }
+    }
+    return best;
+}
+
+/* A cause that would do alone and is large enough to be one. */
+bool plim__counts(const struct plim__bench *j, const struct plim__cause *c)
+{
+    return c->weight > 0 && plim__sufficient(j, c) && plim__material(j, c) && !outpaced(j, c);
+}
+
+/* The strongest of the causes that count: most bytes. */
+const struct plim__cause *plim__strongest(const struct plim__bench *j,
+                                          const struct plim__cause *causes, size_t n)
+{
+    const struct plim__cause *best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const struct plim__cause *c = &causes[i];
+        if (!plim__counts(j, c)) {
+            continue;
+        }
+        if (!best || c->weight * (double)c->gain.bytes > best->weight * (double)best->gain.bytes) {
+            best = c;
+        }
+    }
+    return more_exact(j, best, causes, n);
+}
