@@ -230,7 +230,8 @@ static enum plim_status open_event(struct plim__oom_builder *b, const struct pli
     const struct plim_oom_facts *session = &b->out->session;
     plim__oom_builder_close(b);
     if (b->out->events.n >= PLIM_OOM_EVENTS) {
-        b->out->dropped++;
+        b->out->dropped += line != b->failure_line;
+        b->failure_line = line;
         return PLIM_OK;
     }
     struct plim_oom_event event = {.meaning = hit->row->meaning,

@@ -49,8 +49,8 @@ static size_t json_escape(struct plim_str s, char *out)
         *out = 0;
         return escape_length(s, color.n);
     }
-    if (s.n >= 2 && (s.p[1] == 'n' || s.p[1] == '"' || s.p[1] == 't')) {
-        *out = s.p[1] == 'n' ? '\n' : s.p[1] == 't' ? '\t' : '"';
+    if (s.n >= 2 && (s.p[1] == 'n' || s.p[1] == '"')) {
+        *out = s.p[1] == 'n' ? '\n' : '"';
         return 2;
     }
     *out = '\\';
@@ -212,7 +212,11 @@ static size_t stamp_length(struct plim_str s, int64_t *time_ms)
     }
     *time_ms = ((days_from_date(t.year, t.month, t.day) * 24 + t.hour) * 60 + t.minute) * 60000 +
                (int64_t)t.second * 1000 + t.ms;
-    return i + (bracket && i < s.n && s.p[i] == ']');
+    size_t end = i; /* "[2026-05-01 12:00:00 TP7]" */
+    while (bracket && end < s.n && end < i + 24 && (is_word(s.p[end]) || s.p[end] == ' ')) {
+        end++;
+    }
+    return bracket && end < s.n && s.p[end] == ']' ? end + 1 : i;
 }
 
 /* ---- the other parts of a prefix ---- */
