@@ -109,7 +109,7 @@ enum plim_status plim__build_budget(const struct plim_build *b, uint64_t extra, 
     plim__fail(err, PLIM_E_BUDGET, "reading it needs more than %llu MiB of memory",
                (unsigned long long)(plim_min_u64(b->limits.memory, fair) / PLIM_MIB));
     if (used > b->limits.memory) {
-        plim__err_hint(err, "raise the limit on memory if you trust the file");
+        plim__err_hint(err, "raise the limit (--memory-budget) if you trust the file");
     } else {
         plim__err_hint(err, "a file of this size does not need so much: it may be made to harm");
     }

@@ -25,8 +25,10 @@ static enum plim_status refuse_cycles(struct plim_build *b, struct plim_value v,
         return PLIM_OK;
     }
     if (depth >= b->limits.nesting) {
-        return plim__fail(err, PLIM_E_BUDGET, "lists and dicts are nested more than %llu deep",
-                          (unsigned long long)b->limits.nesting);
+        plim__fail(err, PLIM_E_BUDGET, "lists and dicts are nested more than %llu deep",
+                   (unsigned long long)b->limits.nesting);
+        plim__err_hint(err, "raise the limit (--max-nesting) if you trust the file");
+        return PLIM_E_BUDGET;
     }
     box->visiting = true;
     for (uint32_t i = 0; i < box->n; i++) {

@@ -93,7 +93,9 @@ enum plim_status plim__pickle_put(struct plim_pickle *vm, uint64_t key, struct p
     uint32_t packed;
     PLIM_TRY(plim__pickle_need(vm, 1, err));
     if (vm->memo_n >= vm->b->limits.memo) {
-        return plim__pickle_fail(vm, err, PLIM_E_BUDGET, "the memo has too many entries");
+        plim__pickle_fail(vm, err, PLIM_E_BUDGET, "the memo has too many entries");
+        plim__err_hint(err, "raise the limit (--max-memo) if you trust the file");
+        return PLIM_E_BUDGET;
     }
     PLIM_TRY(pack(vm, vm->stack[vm->n - 1], &packed, err));
     if (key > 2 * (uint64_t)vm->memo.n + 1024) { /* far out: not worth a table up to there */
@@ -237,7 +239,9 @@ ALWAYS_INLINE enum plim_status op_put(struct plim_pickle *vm, struct regs *r, ui
 ALWAYS_INLINE enum plim_status op_mark(struct plim_pickle *vm, struct regs *r, struct plim_err *err)
 {
     if (UNLIKELY(vm->n_marks >= vm->b->limits.nesting)) {
-        return plim__pickle_fail(vm, err, PLIM_E_BUDGET, "lists and dicts are nested too deeply");
+        plim__pickle_fail(vm, err, PLIM_E_BUDGET, "lists and dicts are nested too deeply");
+        plim__err_hint(err, "raise the limit (--max-nesting) if you trust the file");
+        return PLIM_E_BUDGET;
     }
     vm->floor = (size_t)(r->sp - vm->stack);
     vm->marks[vm->n_marks++] = vm->floor;

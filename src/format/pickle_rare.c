@@ -30,7 +30,9 @@ enum plim_status plim__pickle_take(struct plim_pickle *vm, uint64_t n, struct pl
                                    struct plim_err *err)
 {
     if (n > vm->b->limits.string) {
-        return plim__pickle_fail(vm, err, PLIM_E_BUDGET, "a string is longer than the limit");
+        plim__pickle_fail(vm, err, PLIM_E_BUDGET, "a string is longer than the limit");
+        plim__err_hint(err, "raise the limit (--max-string) if you trust the file");
+        return PLIM_E_BUDGET;
     }
     return plim__window_take(vm->w, n, out, err);
 }

@@ -3,12 +3,15 @@
 
 #include "format/snapshot_read.h"
 
+#include "base/num.h"
 #include "format/content.h"
 #include "format/json_read.h"
 #include "format/pickle.h"
 #include "heap/check.h"
 
 #include <stdio.h>
+
+#define MAX_NESTING 10000u /* whatever is asked for: some walks recurse */
 
 static struct plim_read_limits effective(const struct plim_read_limits *given)
 {
@@ -17,6 +20,7 @@ static struct plim_read_limits effective(const struct plim_read_limits *given)
     limits.field = given && given->field ? given->field : (value);
     PLIM_READ_LIMIT_MAP(PLIM__X)
 #undef PLIM__X
+    limits.nesting = plim_min_u64(limits.nesting, MAX_NESTING);
     return limits;
 }
 
