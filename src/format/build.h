@@ -144,6 +144,7 @@ struct plim_build {
     uint32_t last_pool_pair;    /* UINT32_MAX before the first */
     uint16_t last_pool_index;
 
+    uint64_t by_shape;                     /* entries that the pickle machine read the short way */
     uint64_t seen;                         /* keys that occurred, as PLIM_KEY_BIT()s */
     uint64_t by_action[PLIM_ACTION_COUNT]; /* of all events */
     bool has_times;                        /* an event had time_us */

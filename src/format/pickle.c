@@ -256,13 +256,24 @@ ALWAYS_INLINE enum plim_status op_new(struct plim_pickle *vm, struct regs *r,
     return PLIM_OK;
 }
 
-/* A dict that begins like a trace entry: in one go when its shape is known. */
+/* Do the bytes behind an EMPTY_DICT begin a trace entry, as Python's pickler writes them: MEMOIZE, MARK and
+ * "action" from the memo? */
+ALWAYS_INLINE bool begins_entry(const struct plim_pickle *vm, const uint8_t *p)
+{
+    if (p[0] != PLIM_OP_MEMOIZE || p[1] != PLIM_OP_MARK) {
+        return false;
+    }
+    uint64_t key = p[2] == PLIM_OP_LONG_BINGET ? load32(p + 3)
+                   : p[2] == PLIM_OP_BINGET    ? p[3]
+                                               : UINT64_MAX;
+    return key < vm->memo.n && vm->memo.items[key] == ACTION_KEY;
+}
+
+/* A dict: in one go when it is a trace entry of a known shape. */
 ALWAYS_INLINE enum plim_status op_dict(struct plim_pickle *vm, struct regs *r, struct plim_err *err)
 {
     const uint8_t *p = r->p;
-    if (p[0] == PLIM_OP_MEMOIZE && p[1] == PLIM_OP_MARK && p[2] == PLIM_OP_BINGET && vm->shapes &&
-        p[3] < vm->memo.n && vm->memo.items[p[3]] == ACTION_KEY &&
-        r->safe > p + PLIM_SHAPE_MARGIN) {
+    if (vm->shapes && begins_entry(vm, p) && r->safe > p + PLIM_SHAPE_MARGIN) {
         size_t used = plim__shape_entry(vm, p, (size_t)(r->safe - p), r->sp);
         if (LIKELY(used > 0)) {
             r->p += used;
@@ -463,6 +474,7 @@ static enum plim_status machine_init(struct plim_pickle *vm, struct plim_err *er
 
 static void machine_fini(struct plim_pickle *vm)
 {
+    vm->b->by_shape = vm->shapes ? vm->shapes->fits : 0;
     plim__shapes_free(vm->shapes);
     free(vm->stack);
     free(vm->marks);

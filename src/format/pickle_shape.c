@@ -363,6 +363,7 @@ size_t plim__shape_entry(struct plim_pickle *vm, const uint8_t *p, size_t n, str
             s->last = k;
             s->shapes[k].used = ++s->clock;
             s->misses = 0;
+            s->fits++;
             return used;
         }
     }

@@ -60,6 +60,7 @@ struct plim_shapes {
     unsigned last;   /* the one that fitted last */
     unsigned misses; /* learned since the last fit */
     uint64_t clock;
+    uint64_t fits; /* entries read the short way */
     uint64_t rest; /* entries to let pass before learning again */
     uint32_t bucket[PLIM_BODY_BUCKETS];
     PLIM_VEC(struct plim_body) bodies;

@@ -6,9 +6,9 @@ usage: gen_snapshot.py [--events N] [--frames N] [--devices N] [--seed N] OUT
 
 The bytes are those of Python's pickler at protocol 4: keys and repeated strings from the memo, a new
 dict, a new pool tuple and a new "N/A" for each entry, frames shared, entries in batches of 1000. They
-are written directly, so that 40 million entries (5 GB) need no memory (for one device, pickle.dumps() of what
-pickle.load() makes of the file has the same length). The default, 1.5 million entries with stacks of
-about 21 frames, is a file of 190 MB (127 bytes for each entry, as in real captures).
+are written directly, so that 40 million entries (5 GB) need no memory (pickle.dumps() of what
+pickle.load() makes of the file has the same length but for a byte or two). The default, 1.5 million entries with stacks of
+about 11 frames, is a file of 190 MB (127 bytes for each entry, as in real captures).
 
 The workload is random: requests of 150 call sites, each in a slot of its own segment, with random
 lifetimes. Every entry and block is consistent with the others.
@@ -114,10 +114,10 @@ class Stacks:
 
 
 class Workload:
-    """Random allocations in slots; yields (action, addr, size, time, site)."""
+    """Random allocations in slots; yields (action, addr, size, time, site). Equal seeds do equal things."""
 
-    def __init__(self, rng, sites, base):
-        self.rng, self.sites, self.base = rng, sites, base
+    def __init__(self, seed, sites, base):
+        self.rng, self.sites, self.base = random.Random(seed), sites, base
         self.free, self.live = list(range(SLOTS)), []
         self.reserved = set()
 
@@ -236,13 +236,20 @@ def dump_segment(w, stacks, device, load, slot, parts):
 
 
 def dump(out, args):
-    """The whole snapshot. The traces come first, because the segments are known at their end."""
+    """The whole snapshot. The segments come first, as in real ones, so the workload is run twice."""
     w = Writer(out)
-    rng = random.Random(args.seed)
-    stacks = Stacks(rng, 150, args.frames)
-    loads = [Workload(rng, 150, 0x7F0000000000 + d * (1 << 40)) for d in range(args.devices)]
+    stacks = Stacks(random.Random(args.seed), 150, args.frames)
+    new_loads = lambda: [Workload(args.seed + d, 150, 0x7F0000000000 + d * (1 << 40))
+                         for d in range(args.devices)]
+    loads = new_loads()
+    for load in loads:
+        for _ in load.entries(args.events // args.devices):
+            pass
     w.memoize()
-    w.put(b"}\x94(" + w.string("device_traces"))
+    w.put(b"}\x94(" + w.string("segments"))
+    segments = [(d, load, slot, parts) for d, load in enumerate(loads) for slot, parts in load.blocks()]
+    dump_list(w, segments, lambda s: dump_segment(w, stacks, *s))
+    w.put(w.string("device_traces"))
 
     def trace(load):
         last = 0
@@ -253,10 +260,7 @@ def dump(out, args):
 
         dump_list(w, load.entries(args.events // args.devices), entry)
 
-    dump_list(w, loads, trace)
-    w.put(w.string("segments"))
-    segments = [(d, load, slot, parts) for d, load in enumerate(loads) for slot, parts in load.blocks()]
-    dump_list(w, segments, lambda s: dump_segment(w, stacks, *s))
+    dump_list(w, new_loads(), trace)
     w.put(w.string("allocator_settings"))
     w.memoize()
     w.put(b"}\x94(" + w.string("PYTORCH_CUDA_ALLOC_CONF") + w.string("") +
@@ -272,7 +276,7 @@ def dump(out, args):
 def main():
     parser = argparse.ArgumentParser(description="Write a big memory snapshot.")
     parser.add_argument("--events", type=int, default=1500000, help="trace entries (1,500,000)")
-    parser.add_argument("--frames", type=int, default=21, help="frames of a stack, on average (21)")
+    parser.add_argument("--frames", type=int, default=11, help="frames of a stack, on average (11)")
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("out")
