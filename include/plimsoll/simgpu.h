@@ -57,6 +57,31 @@ struct plimsoll_sim_usage {
     uint64_t peak;       /* highest used since the books were made */
 };
 
+#define PLIMSOLL_SIM_BOOKS_MAGIC   "PLIMSIM1"
+#define PLIMSOLL_SIM_DEVICES       16
+#define PLIMSOLL_SIM_MISSING_NAMES 64
+
+/* One device in the books file. Texts are NUL-terminated. */
+struct plimsoll_sim_device {
+    char key[24];  /* as on the command line, "a100-80gb" */
+    char name[64]; /* as the driver reports it */
+    uint64_t total, nvml_total;
+    uint64_t context;  /* cost of a context for one process */
+    uint64_t external; /* held by others, by configuration */
+    uint64_t limit;    /* most one process may use; 0 for none */
+    uint64_t peak;     /* highest use since the file was made, contexts and external included */
+};
+
+/* Start of the books file (PLIMSOLL_SIM_STATE): what may be read while the processes run and after.
+ * Behind it are the parts that only the simulated device itself reads. */
+struct plimsoll_sim_books {
+    char magic[8];
+    uint32_t n_devices;
+    uint32_t n_missing; /* entry points that were called but are not simulated */
+    struct plimsoll_sim_device device[PLIMSOLL_SIM_DEVICES];
+    char missing[PLIMSOLL_SIM_MISSING_NAMES][64];
+};
+
 /** plimsoll_sim_set() - change a setting; 0, or 1 for an unknown key or a bad value. */
 int plimsoll_sim_set(const char *key, const char *value);
 

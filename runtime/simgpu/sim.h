@@ -106,7 +106,7 @@ int sim_set(const char *key, const char *value);
 /** sim_parse_size() - "24GiB", "80GB", "512M", "1.5GiB", "1048576" to bytes; false when it is none. */
 bool sim_parse_size(const char *text, uint64_t *bytes);
 
-/** sim_parse_cards() - "a100-80gb", "24GiB", "h100-80gb*2,rtx4090" to cards.
+/** sim_parse_cards() - "a100-80gb", "24GiB", "a100-80gb@40GiB", "h100-80gb*2,24GiB" to cards.
  * Returns their number, 0 when the text is wrong. */
 int sim_parse_cards(const char *text, struct sim_card cards[SIM_MAX_DEVICES]);
 

@@ -12,6 +12,7 @@
  * Invariant: used of a device <= its total, unless `external` was raised afterwards.
  */
 
+#include "plimsoll/simgpu.h"
 #include "sim.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BOOKS_MAGIC   0x504c494d53494d31u /* "PLIMSIM1" */
-#define BOOKS_SLOTS   256
-#define BOOKS_MISSING 64
-#define MISSING_NAME  64
+#define BOOKS_SLOTS 256
 
 struct slot {
     int32_t pid; /* 0 when free */
@@ -35,17 +33,11 @@ struct slot {
 };
 
 struct books {
-    uint64_t magic;
+    struct plimsoll_sim_books open; /* what others may read */
     pthread_mutex_t lock;
-    int32_t n_devices;
     uint32_t n_slots; /* slots in use are below this */
     struct sim_card card[SIM_MAX_DEVICES];
-    uint64_t external[SIM_MAX_DEVICES];
-    uint64_t limit[SIM_MAX_DEVICES]; /* most one process may use; 0 for none */
-    uint64_t peak[SIM_MAX_DEVICES];
     struct slot slots[BOOKS_SLOTS];
-    uint32_t n_missing;
-    char missing[BOOKS_MISSING][MISSING_NAME];
 };
 
 static struct books *books;
@@ -111,9 +103,17 @@ static int fill(struct books *b, const struct sim_card *cards, int n)
         pthread_mutex_init(&b->lock, &attr) != 0) {
         return SIM_E_INIT;
     }
-    b->n_devices = n;
     memcpy(b->card, cards, (size_t)n * sizeof *cards);
-    b->magic = BOOKS_MAGIC;
+    for (int d = 0; d < n; d++) {
+        struct plimsoll_sim_device *device = &b->open.device[d];
+        memcpy(device->key, cards[d].key, sizeof device->key);
+        memcpy(device->name, cards[d].name, sizeof device->name);
+        device->total = cards[d].total;
+        device->nvml_total = cards[d].nvml_total;
+        device->context = cards[d].context;
+    }
+    b->open.n_devices = (uint32_t)n;
+    memcpy(b->open.magic, PLIMSOLL_SIM_BOOKS_MAGIC, sizeof b->open.magic);
     created = true;
     return SIM_OK;
 }
@@ -140,7 +140,9 @@ int sim_books_open(const char *path, const struct sim_card *cards, int n)
         void *p = mmap(NULL, sizeof *books, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (p != MAP_FAILED) {
             books = p;
-            rc = books->magic == BOOKS_MAGIC ? SIM_OK : fill(books, cards, n);
+            rc = memcmp(books->open.magic, PLIMSOLL_SIM_BOOKS_MAGIC, 8) == 0
+                     ? SIM_OK
+                     : fill(books, cards, n);
         }
     }
     (void)flock(fd, LOCK_UN); /* the mapping keeps the file, and with it the lock, open */
@@ -163,7 +165,7 @@ void sim_books_forked(void)
 
 int sim_device_count(void)
 {
-    return books == NULL ? 0 : books->n_devices;
+    return books == NULL ? 0 : (int)books->open.n_devices;
 }
 
 const struct sim_card *sim_card(int device)
@@ -206,7 +208,7 @@ static struct slot *mine(void)
 
 static uint64_t used(int device)
 {
-    uint64_t sum = books->external[device];
+    uint64_t sum = books->open.device[device].external;
     for (uint32_t i = 0; i < books->n_slots; i++) {
         sum += books->slots[i].used[device] + books->slots[i].context[device];
     }
@@ -216,7 +218,7 @@ static uint64_t used(int device)
 /* Whether bytes more fit; notes the peak when they do. */
 static bool fits(int device, const struct slot *me, uint64_t bytes)
 {
-    uint64_t total = books->card[device].total, limit = books->limit[device];
+    uint64_t total = books->card[device].total, limit = books->open.device[device].limit;
     uint64_t after = used(device) + bytes;
     if (bytes > total || after > total) {
         return false;
@@ -224,8 +226,8 @@ static bool fits(int device, const struct slot *me, uint64_t bytes)
     if (limit != 0 && me->used[device] + me->context[device] + bytes > limit) {
         return false;
     }
-    if (after > books->peak[device]) {
-        books->peak[device] = after;
+    if (after > books->open.device[device].peak) {
+        books->open.device[device].peak = after;
     }
     return true;
 }
@@ -300,9 +302,9 @@ void sim_usage(int device, struct sim_usage *out)
     reap();
     *out = (struct sim_usage){.total = books->card[device].total,
                               .nvml_total = books->card[device].nvml_total,
-                              .external = books->external[device],
+                              .external = books->open.device[device].external,
                               .used = used(device),
-                              .peak = books->peak[device]};
+                              .peak = books->open.device[device].peak};
     if (my_slot >= 0) {
         const struct slot *s = &books->slots[my_slot];
         out->my_context = s->context[device];
@@ -332,14 +334,14 @@ unsigned sim_processes(int device, struct sim_process *out, unsigned n)
 void sim_set_external(int device, uint64_t bytes)
 {
     lock();
-    books->external[device] = bytes;
+    books->open.device[device].external = bytes;
     unlock();
 }
 
 void sim_set_limit(int device, uint64_t bytes)
 {
     lock();
-    books->limit[device] = bytes;
+    books->open.device[device].limit = bytes;
     unlock();
 }
 
@@ -349,15 +351,16 @@ void sim_missing(const char *name)
         return;
     }
     lock();
-    for (uint32_t i = 0; i < books->n_missing; i++) {
-        if (strncmp(books->missing[i], name, MISSING_NAME - 1) == 0) {
+    for (uint32_t i = 0; i < books->open.n_missing; i++) {
+        if (strncmp(books->open.missing[i], name, sizeof books->open.missing[0] - 1) == 0) {
             unlock();
             return;
         }
     }
-    if (books->n_missing < BOOKS_MISSING) {
-        strncpy(books->missing[books->n_missing], name, MISSING_NAME - 1);
-        books->n_missing++;
+    if (books->open.n_missing < PLIMSOLL_SIM_MISSING_NAMES) {
+        strncpy(books->open.missing[books->open.n_missing], name,
+                sizeof books->open.missing[0] - 1);
+        books->open.n_missing++;
     }
     unlock();
 }

@@ -117,23 +117,35 @@ static bool preset(const char *key, struct sim_card *card)
     return false;
 }
 
-/* One card of a list: a preset's key, or a size, which is a data-centre card of that size. */
-static bool one_card(const char *text, struct sim_card *card)
+/* One card of a list: a preset's key, a size (a data-centre card of that size), or KEY@SIZE: that card
+ * with another size. */
+static bool one_card(char *text, struct sim_card *card)
 {
     uint64_t bytes;
-    if (preset(text, card)) {
+    char *at = strchr(text, '@');
+    if (at == NULL && preset(text, card)) {
         return true;
     }
-    if (!sim_parse_size(text, &bytes) || bytes < (64 << 20) || bytes > (1ull << 43)) {
+    if (!sim_parse_size(at == NULL ? text : at + 1, &bytes) || bytes < (64 << 20) ||
+        bytes > (1ull << 43)) {
         return false;
     }
-    (void)preset("h100-80gb", card);
+    if (at != NULL) {
+        *at = '\0';
+    }
+    if (!preset(at == NULL ? "h100-80gb" : text, card)) {
+        return false;
+    }
+    if (at != NULL) {
+        *at = '@';
+    } else {
+        strncpy(card->name, "Simulated GPU", sizeof card->name);
+    }
     card->total = bytes & ~(SIM_PAGE - 1);
     card->nvml_total = card->total;
     size_t len = strlen(text) < sizeof card->key ? strlen(text) : sizeof card->key - 1;
     memset(card->key, 0, sizeof card->key);
     memcpy(card->key, text, len);
-    strncpy(card->name, "Simulated GPU", sizeof card->name);
     return true;
 }
 

@@ -489,6 +489,10 @@ static void sizes_and_cards_are_parsed(void **state)
     assert_int_equal(cards[1].cc_major, 8);
     assert_true(cards[1].total < cards[1].nvml_total);
     assert_int_equal(cards[2].total, 24ull << 30);
+    assert_int_equal(sim_parse_cards("l4-24gb@8GiB", cards), 1);
+    assert_int_equal(cards[0].total, 8ull << 30);
+    assert_int_equal(cards[0].sms, 58);
+    assert_string_equal(cards[0].key, "l4-24gb@8GiB");
     static const char *const wrong[] = {"",           "a100-90gb", "1KiB",     "a100-80gb*0",
                                         "a100-80gb*", ",",         "24GiB*17", "100TiB"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
