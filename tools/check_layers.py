@@ -17,7 +17,7 @@ NOUNS = {"base", "heap"}
 INPUT = NOUNS | {"format", "alloc"}
 JUDGE = INPUT | {"replay", "serving"}
 REPORT = JUDGE | {"diagnose"}
-WORLD = {"device", "store"}
+WORLD = {"device", "dryrun", "store"}
 
 MAY_INCLUDE = {
     "base": set(),
@@ -27,7 +27,8 @@ MAY_INCLUDE = {
     "replay": INPUT,
     "serving": INPUT,
     "diagnose": JUDGE,
-    "report": REPORT,
+    "report": REPORT | {"dryrun"},
+    "dryrun": REPORT | {"simgpu"},  # and the table of cards that the simulated device has
     "device": NOUNS,
     "store": NOUNS,
     "cli": REPORT | {"report"} | WORLD,

@@ -25,23 +25,24 @@ static const struct {
 
 static bool unit_of(const char *text, uint64_t *unit)
 {
+    /* All binary, as GPU programs mean it: 24GB is 24GiB. */
     static const struct {
         const char *name;
         uint64_t bytes;
     } units[] = {{"", 1},
                  {"B", 1},
                  {"K", 1ull << 10},
+                 {"KB", 1ull << 10},
                  {"KiB", 1ull << 10},
-                 {"KB", 1000},
                  {"M", 1ull << 20},
+                 {"MB", 1ull << 20},
                  {"MiB", 1ull << 20},
-                 {"MB", 1000000},
                  {"G", 1ull << 30},
+                 {"GB", 1ull << 30},
                  {"GiB", 1ull << 30},
-                 {"GB", 1000000000},
                  {"T", 1ull << 40},
-                 {"TiB", 1ull << 40},
-                 {"TB", 1000000000000}};
+                 {"TB", 1ull << 40},
+                 {"TiB", 1ull << 40}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (strcasecmp(text, units[i].name) == 0) {
             *unit = units[i].bytes;

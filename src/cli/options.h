@@ -35,6 +35,8 @@
     X(replay, "SNAPSHOT", 1, 1, 0,                                                                 \
       "run a recorded trace under other settings or on another device")                            \
     X(tune, "SNAPSHOT", 1, 1, 0, "find the settings under which a recorded trace runs best")       \
+    X(dryrun, "-- CMD [ARG...]", 0, PLIM_VERB_ANY_ARGS, PLIM_VERB_COMMAND,                         \
+      "run an unmodified PyTorch program on a simulated GPU: does it fit?")                        \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -139,6 +141,27 @@
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_dryrun(X, S)                                                                  \
+    X(S, gpu, TEXT, "gpu", 'g', "CARD", "h100-80gb",                                               \
+      "card by name (a100-80gb), size (24GiB), or both (a100-80gb@40GiB); KEY*2 for two")          \
+    X(S, list_gpus, FLAG, "list-gpus", 0, NULL, NULL, "list the cards known by name and exit")     \
+    X(S, find_smallest, FLAG, "find-smallest", 0, NULL, NULL,                                      \
+      "run on several sizes of the card and say which is the smallest that fits")                  \
+    X(S, conf, LIST, "conf", 'c', "SETTINGS", NULL,                                                \
+      "allocator settings as in PYTORCH_ALLOC_CONF; several times: compare them")                  \
+    X(S, external, SIZE, "external", 0, "SIZE", NULL,                                              \
+      "memory of the card that others hold (default 0)")                                           \
+    X(S, context, SIZE, "context", 0, "SIZE", NULL,                                                \
+      "what a CUDA context costs each process (default: an estimate for the card)")                \
+    X(S, timeout, DURATION, "timeout", 0, "TIME", NULL,                                            \
+      "end the command after this time: 90s, 5m")                                                  \
+    X(S, history, COUNT, "history", 0, "N", NULL,                                                  \
+      "most events of the memory history to keep (default 400000)")                                \
+    X(S, snapshot, TEXT, "snapshot", 's', "FILE", "dryrun.pickle",                                 \
+      "where to leave the memory snapshot")                                                        \
+    X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless it fits")                        \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

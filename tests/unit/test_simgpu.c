@@ -480,7 +480,7 @@ static void sizes_and_cards_are_parsed(void **state)
     struct sim_card cards[SIM_MAX_DEVICES];
     assert_true(sim_parse_size("24GiB", &n) && n == 24ull << 30);
     assert_true(sim_parse_size("1.5 GiB", &n) && n == 1536 * MIB);
-    assert_true(sim_parse_size("80GB", &n) && n == 80000000000ull);
+    assert_true(sim_parse_size("80GB", &n) && n == 80ull << 30);
     assert_true(sim_parse_size("4096", &n) && n == 4096);
     assert_false(sim_parse_size("GiB", &n));
     assert_false(sim_parse_size("-1", &n));

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the simulated device is, which cards it knows, and the environment that puts a program on it.
+ */
+
+#include "dryrun/dryrun.h"
+
+#include "base/bytes.h"
+#include "base/num.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name); // NOLINT(concurrency-mt-unsafe): before any thread starts
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* ---- cards */
+
+struct card {
+    const char *key, *name;
+    uint64_t total; /* bytes */
+};
+
+/* The same table as the simulated device's, by size. */
+static const struct card cards[] = {
+#define SIM_CARD(key, name, total_mib, nvml_mib, ...) {key, name, (uint64_t)(total_mib) << 20},
+#include "simgpu/cards.def"
+#undef SIM_CARD
+};
+
+const char *plim_dryrun_card_key(uint32_t i, const char **name, uint64_t *total)
+{
+    /* The i-th smallest: few cards, so no sorted copy. */
+    for (size_t a = 0; a < PLIM_COUNT_OF(cards); a++) {
+        uint32_t before = 0;
+        for (size_t b = 0; b < PLIM_COUNT_OF(cards); b++) {
+            before +=
+                cards[b].total < cards[a].total || (cards[b].total == cards[a].total && b < a);
+        }
+        if (before == i) {
+            *name = cards[a].name;
+            *total = cards[a].total;
+            return cards[a].key;
+        }
+    }
+    return NULL;
+}
+
+static bool is_size(const char *text)
+{
+    uint64_t bytes;
+    return plim_bytes_parse(plim_str_from(text), &bytes, NULL, NULL) == PLIM_OK &&
+           bytes >= (UINT64_C(64) << 20) && bytes <= (UINT64_C(8) << 40);
+}
+
+bool plim_dryrun_is_card(const char *key, size_t n)
+{
+    for (size_t i = 0; i < PLIM_COUNT_OF(cards); i++) {
+        if (strlen(cards[i].key) == n && strncasecmp(key, cards[i].key, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_card(const char *key)
+{
+    return plim_dryrun_is_card(key, strlen(key));
+}
+
+/* The key that shares most letters at its beginning. */
+static const char *nearest(const char *key)
+{
+    size_t most = 1;
+    const char *best = NULL;
+    for (size_t i = 0; i < PLIM_COUNT_OF(cards); i++) {
+        size_t n = 0;
+        while (key[n] != '\0' && tolower((unsigned char)key[n]) == cards[i].key[n]) {
+            n++;
+        }
+        if (n > most) {
+            most = n;
+            best = cards[i].key;
+        }
+    }
+    return best;
+}
+
+static enum plim_status check_one(char *item, struct plim_err *err)
+{
+    char *star = strchr(item, '*'), *at = strchr(item, '@');
+    if (star != NULL) {
+        *star = '\0';
+    }
+    if (at != NULL) {
+        *at = '\0';
+    }
+    if (at != NULL ? is_card(item) && is_size(at + 1) : is_card(item) || is_size(item)) {
+        return PLIM_OK;
+    }
+    enum plim_status st = plim__fail(err, PLIM_E_USAGE, "no card is called '%.60s'", item);
+    const char *near = nearest(item);
+    if (near != NULL) {
+        plim__err_hint(
+            err, "did you mean '%s'? A size works too: --gpu 24GiB. --list-gpus lists all", near);
+    } else {
+        plim__err_hint(err, "a size works too: --gpu 24GiB. --list-gpus lists all cards");
+    }
+    return st;
+}
+
+enum plim_status plim_dryrun_check_gpu(const char *gpu, struct plim_err *err)
+{
+    const char *p = gpu;
+    do {
+        char item[64];
+        size_t n = strcspn(p, ",");
+        if (n == 0 || n >= sizeof(item)) {
+            return plim__fail(err, PLIM_E_USAGE, "'%.60s' is no list of cards", gpu);
+        }
+        memcpy(item, p, n);
+        item[n] = '\0';
+        p += n + (p[n] == ',');
+        PLIM_TRY(check_one(item, err));
+    } while (*p != '\0');
+    return PLIM_OK;
+}
+
+/* ---- folders */
+
+#define LIBRARY "libplimsoll-simgpu.so"
+
+static bool holds_it(const char *folder)
+{
+    char path[512];
+    int n = snprintf(path, sizeof(path), "%s/" LIBRARY, folder);
+    return n > 0 && (size_t)n < sizeof(path) && access(path, R_OK) == 0;
+}
+
+enum plim_status plim_dryrun_find(struct plim_arena *arena, struct plim_dryrun_place *out,
+                                  struct plim_err *err)
+{
+    char self[400];
+    const char *folders[3] = {variable("PLIMSOLL_SIMGPU_DIR"), NULL, NULL};
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n > 0) {
+        self[n] = '\0';
+        char *slash = strrchr(self, '/');
+        if (slash != NULL) {
+            *slash = '\0';
+        }
+        folders[1] = plim_arena_sayf(arena, "%s/runtime/simgpu", self);
+        folders[2] = plim_arena_sayf(arena, "%s/../" PLIM_DRYRUN_LIBDIR "/plimsoll/simgpu", self);
+    }
+    for (size_t i = 0; i < PLIM_COUNT_OF(folders); i++) {
+        if (folders[i] != NULL && holds_it(folders[i])) {
+            *out = (struct plim_dryrun_place){
+                .core = plim_arena_sayf(arena, "%s/" LIBRARY, folders[i]),
+                .shells = plim_arena_sayf(arena, "%s/shells", folders[i]),
+                .start = plim_arena_sayf(arena, "%s/start", folders[i]),
+            };
+            return plim_arena_status(arena, err);
+        }
+    }
+    enum plim_status st = plim__fail(err, PLIM_E_NOINPUT, "the simulated GPU is not installed");
+    plim__err_hint(err, "build the whole project, or name its folder in PLIMSOLL_SIMGPU_DIR");
+    return st;
+}
+
+/* ---- environment */
+
+struct env {
+    PLIM_VEC(char *) vars;
+    struct plim_arena *arena;
+};
+
+/* Add NAME=value, taking out what was there under that name. */
+static enum plim_status put(struct env *env, const char *name, const char *value,
+                            struct plim_err *err)
+{
+    size_t n = strlen(name);
+    uint32_t keep = 0;
+    for (uint32_t i = 0; i < env->vars.n; i++) {
+        char *have = env->vars.items[i];
+        if (strncmp(have, name, n) != 0 || have[n] != '=') {
+            env->vars.items[keep++] = have;
+        }
+    }
+    env->vars.n = keep;
+    struct plim_str text;
+    PLIM_TRY(plim_arena_str(
+        env->arena, plim_str_from(plim_arena_sayf(env->arena, "%s=%s", name, value)), &text, err));
+    return plim_vec_push(&env->vars, err, (char *)text.p);
+}
+
+/* Add NAME=value:what was there. */
+static enum plim_status put_before(struct env *env, const char *name, const char *value,
+                                   struct plim_err *err)
+{
+    const char *before = variable(name);
+    return put(env, name,
+               before == NULL ? value : plim_arena_sayf(env->arena, "%s:%s", value, before), err);
+}
+
+/* A default: nothing when the user has set it. */
+static enum plim_status put_default(struct env *env, const char *name, const char *value,
+                                    struct plim_err *err)
+{
+    return variable(name) != NULL ? PLIM_OK : put(env, name, value, err);
+}
+
+/* The core and every shell, for LD_PRELOAD: names are matched by SONAME, so they must all be there. */
+static const char *preload(const struct plim_dryrun_place *place, struct plim_arena *arena)
+{
+    const char *list = place->core;
+    DIR *dir = opendir(place->shells);
+    const struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        const char *so = strstr(entry->d_name, ".so.");
+        if (so != NULL && strchr(so + 4, '.') == NULL) {
+            list = plim_arena_sayf(arena, "%s:%s/%s", list, place->shells, entry->d_name);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return list;
+}
+
+static enum plim_status put_settings(struct env *env, const struct plim_dryrun_setup *setup,
+                                     const char *folder, struct plim_err *err)
+{
+    PLIM_TRY(put(env, "PLIMSOLL_SIM_GPU", setup->gpu, err));
+    PLIM_TRY(put(env, "PLIMSOLL_SIM_STATE", plim_arena_sayf(env->arena, "%s/books", folder), err));
+    PLIM_TRY(put(env, "PLIMSOLL_DRYRUN_DIR", folder, err));
+    PLIM_TRY(put(env, "PLIMSOLL_SIM_EXTERNAL",
+                 plim_arena_sayf(env->arena, "%" PRIu64, setup->external), err));
+    if (setup->has_context) {
+        PLIM_TRY(put(env, "PLIMSOLL_SIM_CONTEXT",
+                     plim_arena_sayf(env->arena, "%" PRIu64, setup->context), err));
+    }
+    if (setup->history != 0) {
+        PLIM_TRY(put(env, "PLIMSOLL_DRYRUN_HISTORY",
+                     plim_arena_sayf(env->arena, "%" PRIu64, setup->history), err));
+    }
+    if (setup->conf != NULL) { /* the old name for old releases */
+        PLIM_TRY(put(env, "PYTORCH_ALLOC_CONF", setup->conf, err));
+        PLIM_TRY(put(env, "PYTORCH_CUDA_ALLOC_CONF", setup->conf, err));
+    }
+    return PLIM_OK;
+}
+
+enum plim_status plim_dryrun_environment(const struct plim_dryrun_setup *setup,
+                                         const struct plim_dryrun_place *place, const char *folder,
+                                         struct plim_arena *arena, char ***out,
+                                         struct plim_err *err)
+{
+    struct env env = {.arena = arena};
+    enum plim_status st = PLIM_OK;
+    for (char **p = environ; *p != NULL && st == PLIM_OK; p++) {
+        st = plim_vec_push(&env.vars, err, *p);
+    }
+    PLIM_TRY_GOTO(st, st, done);
+    PLIM_TRY_GOTO(st, put_before(&env, "LD_PRELOAD", preload(place, arena), err), done);
+    PLIM_TRY_GOTO(st, put_before(&env, "LD_LIBRARY_PATH", place->shells, err), done);
+    PLIM_TRY_GOTO(st, put_before(&env, "PYTHONPATH", place->start, err), done);
+    PLIM_TRY_GOTO(st, put_settings(&env, setup, folder, err), done);
+    /* Triton looks for the driver in this folder; vLLM has code that needs values from the device. */
+    PLIM_TRY_GOTO(st, put_default(&env, "TRITON_LIBCUDA_PATH", place->shells, err), done);
+    PLIM_TRY_GOTO(st, put_default(&env, "VLLM_USE_V2_MODEL_RUNNER", "0", err), done);
+    PLIM_TRY_GOTO(st, put_default(&env, "VLLM_USE_FLASHINFER_SAMPLER", "0", err), done);
+    void *array;
+    PLIM_TRY_GOTO(st, plim_arena_array(arena, env.vars.n + 1, sizeof(char *), &array, err), done);
+    memcpy(array, env.vars.items, env.vars.n * sizeof(char *));
+    *out = array;
+    st = plim_arena_status(arena, err);
+done:
+    plim_vec_fini(&env.vars);
+    return st;
+}
