@@ -4,7 +4,7 @@
 PYTHON ?= python3
 FUZZ_SECONDS ?= 600
 
-.PHONY: all build demo check test asan tsan fuzz lint fmt oracle bench install clean help
+.PHONY: all build demo check test asan tsan fuzz cov lint fmt oracle bench install clean help
 
 all: build
 
@@ -39,6 +39,10 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (600)
 	@tools/setup.sh check
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
+cov: ## line coverage of the library and the program
+	@tools/setup.sh check
+	@tools/coverage.sh
+
 lint: ## all linters
 	@tools/setup.sh check
 	@tools/lint.sh
@@ -57,7 +61,7 @@ install: build ## into /usr/local, or where `meson setup build --prefix` said
 	@meson install -C build
 
 clean: ## remove all build folders
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf build build-asan build-tsan build-fuzz build-cov
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12

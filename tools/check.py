@@ -44,7 +44,7 @@ def setup(folder, *options):
 def tests(folder, *suites):
     """The tests of these suites; without names all but those that need PyTorch or other large programs."""
     chosen = " ".join(f"--suite {s}" for s in suites) or "--no-suite oracle --no-suite vllm"
-    return f"meson test -C {folder} --no-rebuild --print-errorlogs {chosen}"
+    return f"meson test -C {folder} --no-rebuild --print-errorlogs -t 4 {chosen}"
 
 
 SANITIZE = "-Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debug -Doptimization=1"
@@ -60,6 +60,7 @@ STAGES = [
     Stage("spelling", ["tools/lint.sh spelling"], tools=["codespell"]),
     Stage("portable", ["tools/lint.sh portable"], needs=["build"]),
     Stage("tests", [tests("build")], needs=["build"], tests="build"),
+    Stage("install", ["tools/check_install.sh build"], needs=["build"]),
     Stage("oracle-env", ["[ ! -x tools/oracle_env.sh ] || tools/oracle_env.sh"]),
     Stage("tests-oracle", [tests("build", "oracle")], needs=["build", "oracle-env"], tests="build"),
     Stage("build-asan", [setup("build-asan", SANITIZE), f"ninja -C build-asan -j {JOBS}"]),
@@ -67,6 +68,7 @@ STAGES = [
           needs=["build-asan"], tests="build-asan"),
     Stage("build-tsan", [setup("build-tsan", THREADS), f"ninja -C build-tsan -j {JOBS}"]),
     Stage("tests-tsan", [tests("build-tsan", "threads")], needs=["build-tsan"], tests="build-tsan"),
+    Stage("coverage", ["tools/coverage.sh 85"], tools=["gcovr"]),
     Stage("fuzz", [f"tools/fuzz.sh {FUZZ_SECONDS}"], tools=["clang-14"]),
     Stage("tidy", ["tools/lint.sh tidy"], needs=["build"], tools=["clang-tidy-16"]),
     Stage("cppcheck", ["tools/lint.sh cppcheck"], needs=["build"], tools=["cppcheck"]),

@@ -16,7 +16,7 @@ build_packages=(
 )
 check_packages=(
     libcmocka-dev scdoc mandoc python3-jsonschema zsh fish jq
-    shellcheck codespell cppcheck valgrind zstd xz-utils
+    shellcheck codespell cppcheck gcovr zstd xz-utils
 )
 # Pinned compilers for formatting, clang-tidy and fuzzing: a system that does not have them skips those checks.
 optional_packages=(clang-format-16 clang-tidy-16 clang-14 libclang-rt-14-dev)
