@@ -141,6 +141,7 @@ static enum plim_status loop(struct run *r, struct plim_err *err)
         if (plim_request_kind(request) != PLIM_REQUEST_ALLOC) {
             continue;
         }
+        r->result->last.failed = failed;
         if (failed) {
             note_failure(r);
             if (!r->setup->go_on) {
@@ -149,6 +150,9 @@ static enum plim_status loop(struct run *r, struct plim_err *err)
         }
         r->result->allocs++;
         look(r);
+        if (r->result->allocs == r->setup->until) {
+            return PLIM_OK;
+        }
     }
     return PLIM_OK;
 }
@@ -164,7 +168,11 @@ static void finish(struct run *r)
 {
     struct plim_replay_result *out = r->result;
     struct plim_torch_stats s;
+    struct plim_torch_gauges g = plim_torch_gauges(r->stage.torch);
     plim_torch_stats(r->stage.torch, &s);
+    out->last.active = g.active;
+    out->last.reserved = g.reserved;
+    out->last.stranded = stranded_of(&g);
     out->peak.allocated = peak_of(&s, PLIM_TORCH_STAT_ALLOCATED_BYTES);
     out->peak.active = peak_of(&s, PLIM_TORCH_STAT_ACTIVE_BYTES);
     out->peak.reserved = peak_of(&s, PLIM_TORCH_STAT_RESERVED_BYTES);

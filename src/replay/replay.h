@@ -33,7 +33,8 @@ struct plim_replay_setup {
     uint64_t external;            /* bytes of it used by others */
     double scale; /* requests that are freed again grow by this factor; 0 or 1: none */
     enum plim_replay_start start;
-    bool go_on; /* behind the first failure */
+    bool go_on;     /* behind the first failure */
+    uint64_t until; /* end after so many allocation requests; 0: run all */
 };
 
 struct plim_replay_sample {
@@ -62,6 +63,12 @@ struct plim_replay_result {
         uint64_t requested;
         uint64_t stranded; /* over the samples */
     } peak;
+    struct { /* at the end */
+        uint64_t active;
+        uint64_t reserved;
+        uint64_t stranded;
+        bool failed; /* the last allocation request run was not served */
+    } last;
     uint64_t num_alloc_retries;
     uint64_t num_ooms;
     uint64_t num_device_alloc;

@@ -191,7 +191,11 @@ static void noise_gives_answers(void **state)
             struct plim_replay_result result;
             plim_conf_init(&conf, PLIM_TORCH_LATEST);
             assert_ok(plim_conf_parse(&conf, plim_str_from(confs[i]), NULL));
-            struct plim_replay_setup setup = {&conf, 4 * PLIM_GIB, 0, 1.5, PLIM_START_ANEW, true};
+            struct plim_replay_setup setup = {.conf = &conf,
+                                              .capacity = 4 * PLIM_GIB,
+                                              .scale = 1.5,
+                                              .start = PLIM_START_ANEW,
+                                              .go_on = true};
             assert_ok(plim_replay(&q, &setup, &result, NULL));
             setup.capacity = 0;
             assert_ok(plim_replay(&q, &setup, &result, NULL));
