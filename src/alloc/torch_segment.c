@@ -214,13 +214,6 @@ void plim__release_cached(struct plim_torch *t, uint16_t pool, bool capturing)
     release_private(t, pool);
 }
 
-/* An ordinary segment in one piece. Blocks above the limit are not split, so only one from before the
- * setting was changed is not; the driver would not take back a part. */
-static bool is_whole(const struct plim__block *b)
-{
-    return !b->es && !b->prev && !b->next;
-}
-
 /*
  * With max_split_size, blocks of that size and more serve only requests of their own kind: give back the
  * smallest one that covers the request, or the largest ones until enough is back. A block of that size

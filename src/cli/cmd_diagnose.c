@@ -27,6 +27,7 @@ static struct plim_diagnose_options options_from(const struct plim_opts_diagnose
         .moment = plim_cli_is(opts->at, "peak")  ? PLIM_MOMENT_PEAK
                   : plim_cli_is(opts->at, "end") ? PLIM_MOMENT_END
                                                  : PLIM_MOMENT_AUTO,
+        .no_replay = opts->no_replay,
         .rows = opts->rows.given && opts->rows.value < 100000 ? (uint32_t)opts->rows.value : 0,
     };
 }

@@ -2,10 +2,12 @@
 /*
  * What to do. One row for each rule: for which verdict it speaks, when it applies, and what it says.
  * A rule that is already followed (the setting is on) does not speak. Effects are upper bounds computed
- * from the ledger; a replay replaces them by what would really have happened.
+ * from the ledger; a replay replaces them by what would really have happened, and silences what would
+ * have done nothing.
  */
 
 #include "diagnose/diagnose.h"
+#include "diagnose/replayed.h"
 
 #include "base/bytes.h"
 #include "base/num.h"
@@ -15,6 +17,7 @@ struct adviser {
     const struct plim_diagnose_options *options;
     struct plim_diagnosis *d;
     struct plim_arena *arena;
+    struct plim_trials trials;
 };
 
 struct rule {
@@ -57,15 +60,36 @@ static bool has_setting(const struct adviser *a, const char *word)
     return false;
 }
 
+/* The replay knows that this setting would not have served the request. */
+static bool in_vain(const struct adviser *a, enum plim_trial trial)
+{
+    const struct plim_effect *e = &a->trials.effects[trial];
+    return e->known && !e->serves;
+}
+
+/* Put what the replay found into an advice that names the trial's setting. */
+static struct plim_advice with_replay(struct adviser *a, enum plim_trial trial,
+                                      struct plim_advice advice)
+{
+    const struct plim_effect *e = &a->trials.effects[trial];
+    if (e->known && e->serves) {
+        advice.effect = plim_amount(e->gain, e->from_anew ? PLIM_HOW_ESTIMATED : PLIM_HOW_REPLAYED);
+        advice.why = plim_arena_sayf(
+            a->arena, "%s Replayed on this trace%s, the request that failed is served.", advice.why,
+            e->from_anew ? " from a fresh heap" : "");
+    }
+    return advice;
+}
+
 static bool expandable_off(const struct adviser *a)
 {
-    return !a->snapshot->settings.expandable_segments &&
+    return !in_vain(a, PLIM_TRIAL_EXPANDABLE) && !a->snapshot->settings.expandable_segments &&
            !has_setting(a, "expandable_segments:True");
 }
 
 static struct plim_advice advise_expandable(struct adviser *a)
 {
-    return (struct plim_advice){
+    struct plim_advice advice = {
         .action = "Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before "
                   "torch 2.9).",
         .why = "Expandable segments grow in place and give whole pages back, so that free bytes "
@@ -77,6 +101,29 @@ static struct plim_advice advise_expandable(struct adviser *a)
                 "an engine's sleep mode; pages that hold one live block stay.",
         .applies_to = "torch 2.1 and later, Linux; CUDA, not MPS",
     };
+    return with_replay(a, PLIM_TRIAL_EXPANDABLE, advice);
+}
+
+/* Only on the word of a replay: a split limit may as well make things worse. */
+static bool split_serves(const struct adviser *a)
+{
+    const struct plim_effect *e = &a->trials.effects[PLIM_TRIAL_SPLIT];
+    return e->known && e->serves && !has_setting(a, "max_split_size_mb");
+}
+
+static struct plim_advice advise_split(struct adviser *a)
+{
+    bool instead = a->trials.effects[PLIM_TRIAL_EXPANDABLE].serves;
+    struct plim_advice advice = {
+        .action = plim_arena_sayf(
+            a->arena,
+            "%set PYTORCH_ALLOC_CONF=max_split_size_mb:128 (plimsoll tune finds the best limit).",
+            instead ? "Where expandable segments cannot be used, s" : "S"),
+        .why = "Large blocks are then kept whole, so that small requests do not pin them.",
+        .risk = "Large requests of ever new sizes go to the driver each time, which stalls.",
+        .applies_to = "torch 1.10 and later",
+    };
+    return with_replay(a, PLIM_TRIAL_SPLIT, advice);
 }
 
 static struct plim_advice advise_unpin(struct adviser *a)
@@ -270,6 +317,7 @@ static struct plim_advice advise_leave_cache(struct adviser *a)
 
 static const struct rule rules[] = {
     {PLIM_SUBCLASS_STRANDED, expandable_off, advise_expandable},
+    {PLIM_SUBCLASS_STRANDED, split_serves, advise_split},
     {PLIM_SUBCLASS_STRANDED, NULL, advise_unpin},
     {PLIM_SUBCLASS_STRANDED, NULL, advise_buckets},
     {PLIM_SUBCLASS_PRIVATE_POOL, NULL, advise_graphs},
@@ -318,11 +366,37 @@ static enum plim_status apply_rules(struct adviser *a, enum plim_subclass subcla
     return PLIM_OK;
 }
 
+/* What the replays found, as evidence; or that they could not find anything. */
+static enum plim_status tell_replays(struct adviser *a, struct plim_err *err)
+{
+    if (a->trials.asked && !a->trials.reproduced) {
+        return plim_vec_push(&a->d->set.unknowns, err,
+                             "What other settings would have done: the replayed trace does not "
+                             "fail where the recorded "
+                             "one did, so effects are estimates. Record from the first allocation "
+                             "on, without a limit "
+                             "of entries.");
+    }
+    for (int i = 0; i < PLIM_TRIAL_COUNT && a->trials.reproduced; i++) {
+        const struct plim_effect *e = &a->trials.effects[i];
+        if (e->known && !e->serves) {
+            const char *text = plim_arena_sayf(
+                a->arena, "Replayed under %s, the trace fails at allocation %llu too.", e->conf,
+                (unsigned long long)e->alloc_index);
+            PLIM_TRY(plim_vec_push(&a->d->set.evidence, err,
+                                   (struct plim_evidence){.text = text, .how = PLIM_HOW_REPLAYED}));
+        }
+    }
+    return PLIM_OK;
+}
+
 enum plim_status plim__advise(const struct plim_snapshot *snapshot,
                               const struct plim_diagnose_options *options, struct plim_diagnosis *d,
                               struct plim_err *err)
 {
-    struct adviser a = {snapshot, options, d, &d->arena};
+    struct adviser a = {.snapshot = snapshot, .options = options, .d = d, .arena = &d->arena};
+    PLIM_TRY(plim__replay_trials(snapshot, options, d, &a.trials, err));
+    PLIM_TRY(tell_replays(&a, err));
     enum plim_subclass subclass = d->set.verdict.subclass;
     PLIM_TRY(apply_rules(&a, subclass, SIZE_MAX, err));
     plim_vec_foreach (row, &d->set.counterfactuals) {

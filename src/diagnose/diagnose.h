@@ -49,6 +49,7 @@ struct plim_diagnose_options {
     uint32_t rows;                  /* rows of blame and of pinned segments; 0 = 20 */
     const char *const *set_already; /* settings known to be on (from the message), [n] */
     size_t n_set_already;
+    bool no_replay; /* do not replay the trace for the advice */
 };
 
 /* The failing request. */

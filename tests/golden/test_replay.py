@@ -160,6 +160,25 @@ class Replays(unittest.TestCase):
             self.assertLessEqual(keys, {"roundup_power2_divisions", "max_split_size_mb"})
             self.assertIn("roundup_power2_divisions:8", run["conf"])
 
+    def test_the_diagnosis_says_what_a_replay_found(self):
+        """advice carries the replayed effect, which a replay confirms; --no-replay leaves an estimate"""
+        oom = SNAPSHOTS / "simulated" / "hf-llama8b-oom-24g.pickle"
+
+        def expandable(*args):
+            advice = plimsoll("diagnose", oom, "--format", "json", *args)["advice"]
+            return next(a for a in advice if "expandable_segments:True" in a["action"])
+
+        self.assertEqual(expandable()["effect"]["how"], "replayed")
+        self.assertEqual(expandable("--no-replay")["effect"]["how"], "estimated")
+        got = plimsoll("replay", oom, "--conf", "expandable_segments:True", "--format", "json")
+        self.assertIsNone(got["first_oom"])
+
+    def test_advice_that_does_nothing_is_not_given(self):
+        """a setting that the replay shows to fail too is not advised, and the evidence says so"""
+        oom = SNAPSHOTS / "simulated" / "capacity_load.pickle"
+        got = plimsoll("diagnose", oom, "--format", "json")
+        self.assertFalse([a for a in got["advice"] if "PYTORCH_ALLOC_CONF" in a["action"]])
+
 
 if __name__ == "__main__":
     plimtest.main()
