@@ -108,6 +108,21 @@ static const struct fixed table[] = {
      "On MIG slices, Jetson and in containers the query for other processes is not permitted.",
      NULL, NULL, "the hidden figures: print torch.cuda.memory_summary() before the failing step"},
 
+    {FIXED(NOT_FITTING, CAPACITY, WORKING_SET, 0.8),
+     "The program itself found that what it has to put on the device is more than is free there.",
+     "Use a smaller or more strongly quantized model, lower resolution, or let parts stay on the "
+     "host",
+     "What has to be on the device at the same time does not fit.", NULL, NULL,
+     "whether the device was empty: `nvidia-smi` before the start"},
+    {FIXED(BUFFER_LIMIT, CAPACITY, SINGLE_REQUEST, 0.8),
+     "One buffer is larger than the device allows for a single one; usually a tensor that grows "
+     "with the "
+     "square of the sequence or the image.",
+     "Make the largest tensor smaller: sliced or tiled attention, lower resolution, shorter "
+     "sequence, "
+     "smaller batch",
+     "The limit is on one buffer; free memory does not help.", NULL, NULL, NULL},
+
     /* Pools with a limit. */
     {FIXED(ORT_LIMIT, CONFIGURATION, ALLOCATOR_LIMIT, 0.87),
      "The arena's own limit was reached before the device's.",
@@ -304,6 +319,8 @@ static const struct {
     {PLIM_OOM_MEANS_CUPY_OOM_TOTAL, plim__judge_cupy},
     {PLIM_OOM_MEANS_PADDLE_OOM, plim__judge_paddle},
     {PLIM_OOM_MEANS_ORT_OOM, plim__judge_request},
+    {PLIM_OOM_MEANS_LONE_REQUEST, plim__judge_request},
+    {PLIM_OOM_MEANS_JULIA_OOM, plim__judge_julia},
     {PLIM_OOM_MEANS_TRT_REQUEST, plim__judge_tensorrt},
     {PLIM_OOM_MEANS_TRT_OOM, plim__judge_tensorrt},
     {PLIM_OOM_MEANS_VGPU_LIMIT, plim__judge_vgpu},

@@ -89,6 +89,7 @@ void plim__judge_cupy(struct plim__case *c);
 void plim__judge_paddle(struct plim__case *c);
 void plim__judge_request(struct plim__case *c);
 void plim__judge_tensorrt(struct plim__case *c);
+void plim__judge_julia(struct plim__case *c);
 void plim__judge_vgpu(struct plim__case *c);
 void plim__judge_driver(struct plim__case *c); /* message_driver.c */
 void plim__judge_cumem(struct plim__case *c);

@@ -424,6 +424,51 @@ void plim__judge_request(struct plim__case *c)
     plim__advise_unknown(c);
 }
 
+/* CUDA.jl prints the use of the whole device and of its pool. */
+void plim__judge_julia(struct plim__case *c)
+{
+    struct plim_amount request = plim__field(c, PLIM_OOM_REQUEST),
+                       total = plim__field(c, PLIM_OOM_TOTAL);
+    struct plim_amount used = plim__field(c, PLIM_OOM_IN_USE),
+                       live = plim__field(c, PLIM_OOM_ALLOCATED);
+    struct plim_amount held = plim__field(c, PLIM_OOM_RESERVED);
+    struct plim_amount free = {0};
+    if (plim_known(total) && plim_known(used)) {
+        free = plim_amount(plim_sub_sat(total.bytes, used.bytes), PLIM_HOW_COMPUTED);
+    }
+    pool_ledger(c, total, live, free, request);
+    c->set->ledger.reserved = held;
+    if (impossible_request(c)) {
+        return;
+    }
+    if (!plim_known(request) || !plim_known(total) || !plim_known(live)) {
+        plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.35,
+                      "The device is full; the lines that say with what are missing.");
+        plim__unknown(c, "the rest of the message, or CUDA.memory_status() and `nvidia-smi`");
+        return;
+    }
+    uint64_t own = plim_add_sat(plim_known(held) ? held.bytes : live.bytes, PLIM__CONTEXT_TYPICAL);
+    uint64_t others = plim_known(used) ? plim_sub_sat(used.bytes, own) : 0;
+    bool exceeds = sum_exceeds(c, live, request, total, "the device's size");
+    if (!exceeds && others > total.bytes / 100 * 15 && free.bytes + others >= request.bytes) {
+        c->set->ledger.owner[PLIM_OWNER_OTHER_PROCESSES] = plim_amount(others, PLIM_HOW_ESTIMATED);
+        plim__verdict(c, PLIM_CLASS_EXTERNAL, PLIM_SUBCLASS_OTHER_PROCESS, 0.75,
+                      plim__say(c,
+                                "About %s of the device belong neither to the pool nor to a usual "
+                                "context.",
+                                plim__size(c, others)));
+        plim__advise_external(c);
+        return;
+    }
+    plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, exceeds ? 0.9 : 0.7,
+                  "Live arrays and the request together fill the device.");
+    plim__advice(c,
+                 "Drop references and collect before large steps: x = nothing; GC.gc(true); "
+                 "CUDA.reclaim()",
+                 "Arrays live until the collector runs; the pool then gives its blocks back.");
+    plim__advice(c, "Work in place (mul!, .=) and in smaller batches", "Temporaries count, too.");
+}
+
 void plim__judge_vgpu(struct plim__case *c)
 {
     const struct plim_oom_value *used = &c->facts->field[PLIM_OOM_IN_USE];

@@ -83,6 +83,7 @@ enum plim_oom_field {
     X(TRT)                                                                                         \
     X(CUPY)                                                                                        \
     X(RMM)                                                                                         \
+    X(JULIA)                                                                                       \
     X(PADDLE)                                                                                      \
     X(NCCL)                                                                                        \
     X(VGPU)                                                                                        \
@@ -128,6 +129,10 @@ enum plim_oom_role {
     X(TRT_OOM, 55)                                                                                 \
     X(TRT_REQUEST, 60)                                                                             \
     X(TRT_TACTIC, 15)                                                                              \
+    X(LONE_REQUEST, 58)                                                                            \
+    X(BUFFER_LIMIT, 82)                                                                            \
+    X(NOT_FITTING, 70)                                                                             \
+    X(JULIA_OOM, 75)                                                                               \
     X(CUPY_OOM, 70)                                                                                \
     X(CUPY_OOM_TOTAL, 70)                                                                          \
     X(PADDLE_OOM, 70)                                                                              \
