@@ -65,7 +65,7 @@
     X(S, max_string, SIZE, "max-string", 0, "SIZE", NULL,                                          \
       "longest string that is accepted in the input (default 64MiB)")                              \
     X(S, max_memo, COUNT, "max-memo", 0, "N", NULL,                                                \
-      "most entries of a pickle's memo (default 134217728)")                                       \
+      "most entries of a pickle's memo (default 536870912)")                                       \
     X(S, max_nesting, COUNT, "max-nesting", 0, "N", NULL,                                          \
       "deepest nesting that is accepted in the input (default 100)")
 

@@ -5,6 +5,9 @@
 
 #include "base/num.h"
 
+/* Pool ids that may differ: few in truth, and a bound on what keys made to collide can cost. */
+#define MAX_PAIRS 65534u
+
 /* -- life ---------------------------------------------------------------------------------------- */
 
 static const char *const words[] = {
@@ -146,8 +149,9 @@ enum plim_status plim__build_pair(struct plim_build *b, uint64_t first, uint64_t
         b->last_pair = (uint32_t)*found;
     } else {
         struct plim_pool_id added = {first, second};
-        if (b->pairs.n >= PLIM_CELL_INDEX_MAX) {
-            return plim__build_many_cells(err);
+        if (b->pairs.n >= MAX_PAIRS) {
+            return plim__fail(err, PLIM_E_BUDGET, "more than %u different pairs of integers",
+                              MAX_PAIRS);
         }
         PLIM_TRY(plim_map_put(&b->pair_index, key, b->pairs.n, err));
         PLIM_TRY(plim_vec_push(&b->pairs, err, added));
@@ -160,7 +164,8 @@ enum plim_status plim__build_pair(struct plim_build *b, uint64_t first, uint64_t
 enum plim_status plim__build_tuple(struct plim_build *b, const struct plim_value *items, size_t n,
                                    struct plim_value *out, struct plim_err *err)
 {
-    if (n == 2 && items[0].kind == PLIM_V_INT && items[1].kind == PLIM_V_INT) {
+    if (n == 2 && items[0].kind == PLIM_V_INT && items[1].kind == PLIM_V_INT &&
+        b->pairs.n < MAX_PAIRS) {
         return plim__build_pair(b, items[0].u, items[1].u, out, err);
     }
     struct plim_value list;

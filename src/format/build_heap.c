@@ -234,10 +234,11 @@ static enum plim_status gather_blocks(struct plim_build *b, struct plim_raw_segm
     }
     s->s.first_block = run.first;
     s->s.n_blocks = run.n;
-    if (run.n > 0 && b->runs.n < PLIM_CELL_INDEX_MAX) {
-        PLIM_TRY(plim_vec_push(&b->runs, err, run));
-        b->cells.items[list.u] = plim__cell(PLIM_CELL_RUN, b->runs.n - 1) | PLIM_CELL_USED;
+    if (b->runs.n >= PLIM_CELL_INDEX_MAX) {
+        return plim__build_many_cells(err);
     }
+    PLIM_TRY(plim_vec_push(&b->runs, err, run));
+    b->cells.items[list.u] = plim__cell(PLIM_CELL_RUN, b->runs.n - 1) | PLIM_CELL_USED;
     return PLIM_OK;
 }
 

@@ -290,7 +290,7 @@ static enum plim_status close_level(struct json *j, struct plim_err *err)
     const struct plim_value *items = n > 0 ? j->values.items + level.base : NULL;
     if (!level.dict && !level.exists && n == 2 && items[0].kind == PLIM_V_INT &&
         items[1].kind == PLIM_V_INT) { /* as a pool id is written */
-        PLIM_TRY(plim__build_pair(j->b, items[0].u, items[1].u, &level.container, err));
+        PLIM_TRY(plim__build_tuple(j->b, items, n, &level.container, err));
         j->values.n = level.base;
     } else {
         PLIM_TRY(flush(j, &level, err));

@@ -26,7 +26,7 @@
 #define PLIM_READ_LIMIT_MAP(X)                                                                     \
     X(memory, UINT64_C(16) << 30, "bytes of memory for everything that is read")                   \
     X(string, UINT64_C(64) << 20, "bytes of one string")                                           \
-    X(memo, UINT64_C(1) << 27, "entries of the pickle's memo")                                     \
+    X(memo, UINT64_C(1) << 29, "entries of the pickle's memo")                                     \
     X(nesting, 100, "containers inside each other")
 
 struct plim_read_limits {
