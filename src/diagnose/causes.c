@@ -46,14 +46,23 @@ bool plim__material(const struct plim__bench *j, const struct plim__cause *c)
            (gain >= FREE_SHARE_FOR_IT * base && (double)j->need >= LARGE_REQUEST_SHARE * base);
 }
 
-/* In the last quarter of the trace the live bytes grew by more than compaction would give: it would only
- * have put the failure off. */
-static bool outpaced(const struct plim__bench *j, const struct plim__cause *c)
+/* Bytes by which the live level at the end is above that at the start of a bin. */
+static int64_t grown_since(const struct plim__bench *j, uint32_t bin)
 {
     const int64_t *floor = j->d->history.bin_floor;
     int64_t last = floor[PLIM_HISTORY_BINS - 1], before = floor[PLIM_HISTORY_BINS - 2];
-    int64_t grown = (last > before ? last : before) - floor[PLIM_HISTORY_BINS * 3 / 4];
-    return c->cls == PLIM_CLASS_FRAGMENTATION && grown > 0 && (uint64_t)grown > c->gain.bytes;
+    return (last > before ? last : before) - floor[bin];
+}
+
+/* Live bytes grew by more than compaction would give, in the last quarter of the trace or, steadily, in
+ * its second half: compaction would only have put the failure off. */
+static bool outpaced(const struct plim__bench *j, const struct plim__cause *c)
+{
+    int64_t quarter = grown_since(j, PLIM_HISTORY_BINS * 3 / 4);
+    int64_t half = grown_since(j, PLIM_HISTORY_BINS / 2);
+    int64_t gain = (int64_t)plim_min_u64(c->gain.bytes, INT64_MAX);
+    return c->cls == PLIM_CLASS_FRAGMENTATION &&
+           (quarter > gain || (half > gain && quarter >= half / 3));
 }
 
 enum plim_status plim__push_counterfactual(struct plim__bench *j, const struct plim__cause *c,

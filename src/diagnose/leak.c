@@ -9,12 +9,16 @@
 
 #include <stdlib.h>
 
-/* A suspect has at least this many survivors: fewer cannot show a pace. */
+/* A suspect has at least this many survivors: fewer cannot show a pace. In a short record most of them
+ * may be older, when some were born in it and what the site's other blocks lived is far shorter. */
 #define MIN_GENERATIONS 12u
+#define MIN_BORN        4u
 /* In a forward pass or KV cache of which passes.h cannot tell more, survivors up to this number may be
  * the layers of one pass: the deepest published models have about 130 layers, with a few tensors each
  * from one line of code. The same number is asked of a program without stacks. */
 #define ONE_PASS 400u
+/* Layers that plain code calls in a loop look like passes: so much less sure below ONE_PASS. */
+#define LAYERS_DOUBT 0.1
 /* Frees of other blocks for each survivor: below this it is loading, not working. Without stacks a
  * conversion with two temporaries must not look like work either. */
 #define MIN_CHURN           2.0
@@ -153,14 +157,16 @@ static bool heap_grew(const struct plim_site_live *live, const struct plim_histo
 }
 
 /* The births alone: enough of them, all along the trace, up to its end. */
-static bool grows_all_along(const struct plim_site_live *live, uint64_t bytes_born)
+static bool grows_all_along(const struct plim_site_live *live, uint64_t bytes_born, size_t position)
 {
     uint32_t wanted_bins = (uint32_t)(MIN_BIN_SHARE * PLIM_HISTORY_BINS);
     if (live->born * 7 / 10 < wanted_bins) {
         wanted_bins = live->born * 7 / 10;
     }
-    return live->born >= MIN_GENERATIONS && bins_with_births(live) >= wanted_bins &&
-           still_growing(live) && live->replaced * 2 <= live->born &&
+    bool older_stay = live->blocks >= 2 * MIN_GENERATIONS && live->max_lifetime < position / 4;
+    uint32_t wanted = older_stay ? MIN_BORN : MIN_GENERATIONS;
+    return live->born >= wanted && bins_with_births(live) >= wanted_bins && still_growing(live) &&
+           live->replaced * 2 <= live->born &&
            (double)live->bytes_second_half >= MIN_SECOND_HALF * (double)bytes_born;
 }
 
@@ -193,7 +199,7 @@ static bool grows_beside_work(const struct finder *f, const struct plim_site_liv
 
 static double confidence_of(const struct plim_site_live *live, uint64_t frees, bool outlives)
 {
-    double c = 0.5;
+    double c = live->born >= MIN_GENERATIONS ? 0.5 : 0.4;
     c += live->blocks >= 100 ? 0.2 : live->blocks >= 40 ? 0.1 : 0;
     c += outlives || live->frees * 10 < live->allocs ? 0.15 : 0;
     c += (double)frees > 5.0 * live->born ? 0.1 : 0;
@@ -205,7 +211,7 @@ static double suspicion_no_stacks(const struct finder *f, const struct plim_site
 {
     uint64_t grown = live->bytes_born - live->bytes_first_bin;
     bool works = (double)frees_of(f->in->history) >= MIN_CHURN_NO_STACKS * live->born;
-    return live->born >= ONE_PASS && works && grows_all_along(live, grown) &&
+    return live->born >= ONE_PASS && works && grows_all_along(live, grown, f->in->position) &&
                    heap_grew(live, f->in->history)
                ? 0.65
                : 0;
@@ -220,21 +226,23 @@ static enum plim_status suspicion(const struct finder *f, uint32_t index, double
     const struct plim_site_live *live = &f->leaks->sites.items[index];
     uint64_t frees = frees_of(in->history);
     *out = 0;
-    if (!grows_all_along(live, live->bytes_born) || (double)frees < MIN_CHURN * live->born ||
-        !heap_grew(live, in->history) || (is_state(site) && !grows_beside_work(f, live))) {
+    if (!grows_all_along(live, live->bytes_born, in->position) ||
+        (double)frees < MIN_CHURN * live->born || !heap_grew(live, in->history) ||
+        (is_state(site) && !grows_beside_work(f, live))) {
         return PLIM_OK;
     }
     bool outlives = live->frees > live->born && live->median_age / 4 > live->max_lifetime;
+    bool few = false;
     if (may_be_one_pass(site)) {
         enum plim_passes passes;
         PLIM_TRY(plim_passes_of(in->snapshot, in->trace, site->stack, live->first_birth,
                                 in->position, &passes, err));
-        if (passes == PLIM_PASSES_ONE ||
-            (passes == PLIM_PASSES_UNCLEAR && live->blocks < ONE_PASS && !outlives)) {
+        few = live->blocks < ONE_PASS;
+        if (passes == PLIM_PASSES_ONE || (passes == PLIM_PASSES_UNCLEAR && few && !outlives)) {
             return PLIM_OK;
         }
     }
-    *out = confidence_of(live, frees, outlives);
+    *out = confidence_of(live, frees, outlives) - (few && !outlives ? LAYERS_DOUBT : 0);
     return PLIM_OK;
 }
 

@@ -189,6 +189,19 @@ static enum plim_passes ask(struct walk *w, const struct plim_trace *trace, size
     return PLIM_PASSES_UNCLEAR;
 }
 
+/* Layers that plain code calls through checkpoint(): their outputs stay for the backward pass. */
+static bool is_checkpointed(const struct walk *w)
+{
+    for (size_t i = w->pass; i < w->n_outer; i++) {
+        const struct plim_frame *f = &w->snapshot->stacks.frames.items[w->outer[i]];
+        struct plim_str file = plim_intern_str(&w->snapshot->strings, f->file);
+        if (plim_str_find(file, PLIM_STR("torch/utils/checkpoint.py")) != SIZE_MAX) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum plim_status plim_passes_of(const struct plim_snapshot *snapshot,
                                 const struct plim_trace *trace, uint32_t stack, size_t from,
                                 size_t to, enum plim_passes *out, struct plim_err *err)
@@ -199,6 +212,10 @@ enum plim_status plim_passes_of(const struct plim_snapshot *snapshot,
     w.pass = find_pass(snapshot, w.outer, w.n_outer);
     *out = PLIM_PASSES_UNCLEAR;
     if (w.pass == w.n_outer) {
+        return PLIM_OK;
+    }
+    if (is_checkpointed(&w)) {
+        *out = PLIM_PASSES_ONE;
         return PLIM_OK;
     }
     w.kinds = malloc(stacks * sizeof(w.kinds[0]));

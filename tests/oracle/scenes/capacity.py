@@ -426,3 +426,97 @@ def first_forward_native_stacks():
     """The first forward pass with native frames in the stacks."""
     model = build(60, 1024)
     train(model, sgd(model), [(64, 1024)])
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "limits.py")
+def request_beyond_the_cap():
+    """One request is larger than the cap, though not than the card."""
+    torch.cuda.set_per_process_memory_fraction(0.25)
+    weights = [mem(200) for _ in range(10)]
+    return weights, mem(9000)
+
+
+@scene("capacity", gpu="24GiB", conf="per_process_memory_fraction:0.99")
+@in_file(APP + "limits.py")
+def cap_is_not_the_limit():
+    """A cap of 99 % is set, but the card itself is what runs out."""
+    weights = [mem(500) for _ in range(42)]
+    return weights, mem(3200)
+
+
+@scene("capacity", gpu="16GiB")
+@in_file(APP + "load.py")
+def state_dict_on_device_too():
+    """A checkpoint is loaded to the card, and then copied into a model that is there as well."""
+    checkpoint = {i: mem(60) for i in range(150)}
+    model = {}
+    for name, tensor in checkpoint.items():
+        model[name] = tensor.clone()
+    return model
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "evaluate.py")
+def evaluation_with_gradients():
+    """After ten steps of training a long evaluation batch runs without no_grad()."""
+    model = build(32, 1024)
+    train(model, sgd(model), [(8, 512)] * 10)
+    return model(tokens(70, 1024))
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "serve.py")
+def peak_beside_a_small_leak():
+    """A leak of 200 MiB is there, but what fails is one request of 7 GiB on a full card."""
+    weights, left = [mem(500) for _ in range(38)], []
+    for i in range(600):
+        a, b = mem(60), mem(20)
+        del a, b
+        if i % 3 == 0:
+            left.append(mem(1))
+    return weights, mem(7000)
+
+
+@scene("capacity", gpu="24GiB", history={"max_entries": 12})
+@in_file(APP + "serve.py")
+def twelve_events():
+    """Only twelve events are known."""
+    weights = [mem(500) for _ in range(46)]
+    return weights, mem(2000)
+
+
+@scene("capacity", gpu="24GiB", conf="garbage_collection_threshold:0.8")
+@in_file(APP + "serve.py")
+def long_prompt_with_collection():
+    """garbage_collection_threshold is set; a long prompt is simply too long."""
+    weights = [mem(500) for _ in range(36)]
+    for i in range(300):
+        a, b = mem(100 + i % 31), mem(70)
+        del a, b
+    return weights, mem(7000)
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "engine.py")
+def engine_without_room_for_graphs():
+    """Cache and weights take nearly all; capturing the third graph fails."""
+    from scenes.fragmentation import capture
+    weights, cache = [mem(300) for _ in range(40)], [mem(500) for _ in range(20)]
+    graphs = [capture(400)]
+    for size in (600, 900, 1200):
+        graphs.append(capture(size, graphs[0][0].pool()))
+    return weights, cache, graphs
+
+
+@scene("capacity", gpu="24GiB")
+@in_file(APP + "train.py")
+def checkpointed_first_backward():
+    """Activation checkpointing: the backward pass computes the layers again and runs out."""
+    from torch.utils.checkpoint import checkpoint
+    model = build(40, 1024)
+    x = model.embed(tokens(250, 1024))
+    for layer in model.layers:
+        x = checkpoint(layer, x, use_reentrant=False)
+    loss = x.float().mean()
+    loss.backward()

@@ -96,3 +96,31 @@ def heavy_context():
     """A context of 1 GiB is usual for a process with many libraries."""
     weights = [mem(500) for _ in range(42)]
     return weights, mem(3000)
+
+
+@scene("external", gpu="24GiB", external="14GiB")
+@in_file(APP + "serve.py")
+def large_request_beside_neighbour():
+    """A request of 12 GiB would fit the card, but not beside its neighbour."""
+    weights = [mem(200) for _ in range(5)]
+    return weights, mem(12000)
+
+
+@scene("external", gpu="24GiB", external="16GiB", conf="expandable_segments:True")
+@in_file(APP + "serve.py")
+def neighbour_and_expandable():
+    """A neighbour holds most of the card, with expandable segments."""
+    weights = [mem(200) for _ in range(20)]
+    for i in range(300):
+        mem(100 + i % 50)
+    return weights, mem(6000)
+
+
+@scene("healthy", gpu="24GiB", external="10GiB")
+@in_file(APP + "serve.py")
+def neighbour_without_harm():
+    """A neighbour holds 10 GiB; nothing failed."""
+    weights = [mem(200) for _ in range(20)]
+    for _ in range(300):
+        mem(300)
+    return weights

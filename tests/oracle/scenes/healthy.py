@@ -262,3 +262,66 @@ def inside_an_epoch_ring():
     for _ in range(4):
         model(tokens(8, 512)).float().mean().backward()
     return model, model(tokens(8, 512))
+
+
+@scene("healthy", gpu="24GiB")
+@in_file(APP + "serve.py")
+def nearly_full_on_purpose():
+    """22.5 of 24 GiB are live in a steady service."""
+    weights = [mem(500) for _ in range(45)]
+    for _ in range(500):
+        work(12)
+    return weights
+
+
+@scene("healthy", gpu="24GiB", conf="garbage_collection_threshold:0.6,max_split_size_mb:512")
+@in_file(APP + "serve.py")
+def tuned_service():
+    """A service with tuned settings and mixed sizes."""
+    weights = [mem(300) for _ in range(20)]
+    for i in range(800):
+        a, b = mem(40 + i * 7 % 600), mem(20 + i * 13 % 300)
+        del a, b
+    return weights
+
+
+@scene("healthy", gpu="24GiB")
+@in_file(APP + "train.py")
+def train_then_evaluate():
+    """An epoch of training and one of evaluation."""
+    model = build(8, 1024)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(12):
+        model(tokens(4, 512)).float().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        for _ in range(30):
+            model(tokens(8, 512))
+    return model, optimizer
+
+
+@scene("healthy", gpu="24GiB")
+@in_file(APP + "adapters.py")
+def adapters_swapped():
+    """Adapters are loaded and unloaded; at most eight are there."""
+    base, loaded = [mem(300) for _ in range(20)], OrderedDict()
+    for request in range(2000):
+        work(10)
+        if request % 5 == 0:
+            loaded[request] = [mem(16) for _ in range(4)]
+            if len(loaded) > 8:
+                loaded.popitem(last=False)
+    return base, loaded
+
+
+@scene("healthy", gpu="80GiB")
+@in_file(APP + "serve.py")
+def load_rises():
+    """Half way through, twice as many requests are in flight; they come and go all the time."""
+    weights, flight = [mem(300) for _ in range(40)], []
+    for request in range(1200):
+        flight.append([mem(30 + request % 9), mem(12)])
+        if len(flight) > (20 if request < 600 else 40):
+            flight.pop(0)
+    return weights, flight

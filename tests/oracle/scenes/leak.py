@@ -377,3 +377,141 @@ def leak_beside_lru():
         if request % 3 == 0:
             left.append(mem(11))
     return weights
+
+
+@scene("leak", gpu="80GiB", history={"max_entries": 100000})
+@in_file(APP + "serve.py")
+def small_leak_on_a_large_card():
+    """3 GiB leaked on a card of 80 GiB that was full but for that."""
+    weights, left = [mem(1000) for _ in range(74)], []
+    for request in range(20000):
+        a = mem(20 + request % 5)
+        b = mem(30)
+        del a, b
+        if request % 4 == 0:
+            left.append(mem(2))
+    return weights
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "chat.py")
+def prefix_cache_without_bound():
+    """A prefix cache keeps the blocks of every prompt, among requests that come and go."""
+    weights, prefix_cache = [mem(400) for _ in range(30)], {}
+    for request in range(3000):
+        hidden = work(16)
+        prefix_cache[request] = [mem(5), mem(5)]
+        logits = mem(12)
+        del hidden, logits
+    return weights
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "serve.py")
+def errors_kept():
+    """Failed requests store their exception, whose frames hold the request's tensors."""
+    weights, errors = [mem(400) for _ in range(24)], []
+
+    def request(i):
+        hidden = mem(40)
+        scores = mem(24)
+        if i % 5 == 0:
+            raise ValueError("bad request")
+        return hidden, scores
+
+    for i in range(3000):
+        work(12)
+        try:
+            request(i)
+        except ValueError as e:
+            errors.append(e)
+    return weights
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "pools.py")
+def leak_in_a_memory_pool():
+    """The list that grows is allocated in a MemPool."""
+    weights, results, pool = [mem(400) for _ in range(24)], [], torch.cuda.MemPool()
+    for request in range(3000):
+        work(14)
+        with torch.cuda.use_mem_pool(pool):
+            results.append(mem(12))
+    return weights
+
+
+@scene("leak", gpu="24GiB")
+@in_file(APP + "streams.py")
+def leak_on_side_streams():
+    """Requests run on four streams; each leaves its output."""
+    weights, results = [mem(400) for _ in range(24)], []
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    for request in range(4000):
+        with torch.cuda.stream(streams[request % 4]):
+            work(10)
+            results.append(mem(6))
+    return weights
+
+
+@scene("leak", gpu="24GiB*2", device=1, history={"max_entries": 30000})
+@in_file(APP + "split.py")
+def leak_on_second_device():
+    """Device 0 is busy and fine, device 1 fills with results that are kept."""
+    weights = [mem(400, "cuda:0") for _ in range(40)] + [mem(400, "cuda:1") for _ in range(30)]
+    results = []
+    for request in range(4000):
+        hidden = [mem(30, "cuda:0"), mem(50, "cuda:0")]
+        scratch = [mem(20, "cuda:1"), mem(25, "cuda:1"), mem(12, "cuda:1")]
+        results.append(mem(9, "cuda:1"))
+        del hidden, scratch
+    return weights
+
+
+@scene("leak", gpu="16GiB")
+@in_file(APP + "rnn.py")
+def states_of_finished_sequences():
+    """A recurrent model's last states are kept for every sequence."""
+    cell, states = torch.nn.GRUCell(2048, 2048).cuda(), []
+    with torch.no_grad():
+        for sequence in range(6000):
+            h = torch.zeros(512, 2048, device="cuda")
+            for _ in range(5):
+                h = cell(torch.empty(512, 2048, device="cuda"), h)
+            states.append(h)
+
+
+@scene("leak", gpu="24GiB", also=("capacity",), why="a queue that grows because its reader is slow")
+@in_file(APP + "queue.py")
+def backlog():
+    """Batches are prefetched faster than they are consumed; three come, two go."""
+    weights, queue = [mem(400) for _ in range(24)], []
+    for step in range(3000):
+        queue += [mem(16) for _ in range(3)]
+        for _ in range(2):
+            batch = queue.pop(0)
+            hidden = mem(40)
+            del batch, hidden
+    return weights
+
+
+@scene("leak", gpu="24GiB")
+def two_sites():
+    """Two places leak the same number of bytes."""
+    weights, inputs, outputs = [mem(400) for _ in range(24)], [], []
+    for request in range(3000):
+        inputs.append(mem(4))
+        work(9)
+        outputs.append(mem(4))
+    return weights
+
+
+@scene("leak", gpu="24GiB", history={"max_entries": 4000})
+@in_file(APP + "evaluate.py")
+def outputs_kept_ring():
+    """The evaluation that keeps its logits, of which a short record shows a few passes."""
+    model = build(12, 1024)
+    outputs = []
+    with torch.no_grad():
+        for _ in range(2000):
+            batch = tokens(4, 512)
+            outputs.append(model(batch))
