@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads snapshots with Python's own pickle module and with the library, and compares everything.
 
-usage: test_snapshots.py SNAPSHOT_FACTS FILE_OR_FOLDER...
+usage: test_snapshots.py SNAPSHOT_FACTS FILE_OR_FOLDER_OR_generated:ENTRIES:DEVICES...
 
 SNAPSHOT_FACTS is the program built from snapshot_facts.c. For each snapshot the totals, the number of
 entries by action, and checksums over every field of every entry, block, segment, stack and annotation
@@ -14,6 +14,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import zlib
 
 KNOWN = ["unknown", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
@@ -123,12 +124,29 @@ def compare(facts_program, path):
     return None if not different else {key: (want[key], got.get(key)) for key in different}
 
 
+def generate(folder, request):
+    """A file of tests/bench/gen_snapshot.py, as the benchmark uses it."""
+    _, entries, devices = request.split(":")
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = os.path.join(folder, "generated-%s-%s.pickle" % (entries, devices))
+    subprocess.run([sys.executable, os.path.join(here, "..", "bench", "gen_snapshot.py"), "--events", entries,
+                    "--devices", devices, path], check=True)
+    return path
+
+
 def main():
+    with tempfile.TemporaryDirectory() as folder:
+        return compare_all(folder)
+
+
+def compare_all(folder):
     facts_program, files = sys.argv[1], []
     for path in sys.argv[2:]:
-        if os.path.isdir(path):
-            for folder, _, names in sorted(os.walk(path)):
-                files += [os.path.join(folder, name) for name in sorted(names)
+        if path.startswith("generated:"):
+            files.append(generate(folder, path))
+        elif os.path.isdir(path):
+            for root, _, names in sorted(os.walk(path)):
+                files += [os.path.join(root, name) for name in sorted(names)
                           if name.endswith(".pickle")]
         else:
             files.append(path)
