@@ -33,8 +33,8 @@ SNAPSHOTS = DATA / "snapshots"
 EXAMPLE_FILES = {
     "oom.pickle": SNAPSHOTS / "simulated" / "hf-llama8b-oom-24g.pickle",
     "snapshot.pickle": SNAPSHOTS / "lm-windows-highwater-t211.pickle",
-    "before.pickle": SNAPSHOTS / "lm-forward-fp32-cppstacks-t26.pickle",
-    "after.pickle": SNAPSHOTS / "lm-forward-bf16-cppstacks-t26.pickle",
+    "before.pickle": SNAPSHOTS / "simulated" / "healthy.pickle.xz",
+    "after.pickle": SNAPSHOTS / "simulated" / "leak_list.pickle.xz",
     "oom.txt": DATA / "oom" / "pytorch-fragmented.txt",
     "server.log": DATA / "oom" / "vllm-server.log",
 }
