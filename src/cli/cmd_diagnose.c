@@ -3,53 +3,9 @@
 /* plimsoll diagnose SNAPSHOT: why memory ran out, or whether all is well. */
 
 #include "base/file.h"
-#include "cli/verbs.h"
-#include "diagnose/facts.h"
-#include "format/snapshot_read.h"
+#include "cli/judge_input.h"
 #include "report/diagnosis.h"
 #include "report/html.h"
-
-static struct plim_amount given(struct plim_opt_u64 option)
-{
-    return option.given ? plim_amount(option.value, PLIM_HOW_GIVEN)
-                        : plim_amount(0, PLIM_HOW_UNKNOWN);
-}
-
-static struct plim_diagnose_options options_from(const struct plim_opts_diagnose *opts)
-{
-    return (struct plim_diagnose_options){
-        .facts.total = given(opts->device_memory),
-        .facts.external = given(opts->external),
-        .facts.cap = given(opts->cap),
-        .device = opts->device.given && opts->device.value < PLIM_NO_ID
-                      ? (uint32_t)opts->device.value
-                      : PLIM_NO_ID,
-        .moment = plim_cli_is(opts->at, "peak")  ? PLIM_MOMENT_PEAK
-                  : plim_cli_is(opts->at, "end") ? PLIM_MOMENT_END
-                                                 : PLIM_MOMENT_AUTO,
-        .no_replay = opts->no_replay,
-        .rows = opts->rows.given && opts->rows.value < 100000 ? (uint32_t)opts->rows.value : 0,
-    };
-}
-
-/* The message that belongs to the snapshot: what it says of the device's side. */
-static enum plim_status add_message(const char *path, struct plim_facts *facts,
-                                    struct plim_err *err)
-{
-    struct plim_source source;
-    struct plim_oom_scan scan;
-    struct plim_message message = {0};
-    PLIM_TRY(plim_source_open(path, &source, err));
-    enum plim_status st = plim_oom_scan(&source, &scan, err);
-    if (st == PLIM_OK) {
-        st = plim_message_judge(&scan, &message, err);
-        st = st == PLIM_OK ? plim_facts_add_message(facts, &scan, &message, err) : st;
-        plim_message_fini(&message);
-    }
-    plim_oom_scan_fini(&scan);
-    plim_source_close(&source);
-    return st;
-}
 
 static bool is_bad(const struct plim_diagnosis *d)
 {
@@ -75,8 +31,7 @@ static enum plim_status write_html(const struct plim_cli *cli, const char *path,
                                    const struct plim_snapshot *snapshot,
                                    const struct plim_diagnosis *diagnosis, struct plim_err *err)
 {
-    const char *slash = strrchr(cli->args[0], '/');
-    struct plim_html_options options = {.source = slash ? slash + 1 : cli->args[0]};
+    struct plim_html_options options = {.source = plim_base_name(cli->args[0])};
     struct plim_buf page = {0};
     enum plim_status st = plim_html_report(&page, snapshot, diagnosis, &options, err);
     if (st == PLIM_OK) {
@@ -89,28 +44,15 @@ static enum plim_status write_html(const struct plim_cli *cli, const char *path,
 enum plim_status plim_cmd_diagnose(struct plim_cli *cli, const struct plim_opts_diagnose *opts,
                                    struct plim_err *err)
 {
-    struct plim_snapshot snapshot;
-    struct plim_diagnosis diagnosis;
-    struct plim_read_limits limits = {
-        .memory = opts->memory_budget.value,
-        .string = opts->max_string.value,
-        .memo = opts->max_memo.value,
-        .nesting = opts->max_nesting.value,
-    };
-    struct plim_diagnose_options options = options_from(opts);
-    if (opts->oom_text) {
-        PLIM_TRY(add_message(opts->oom_text, &options.facts, err));
+    struct plim_judge_words words = PLIM_JUDGE_WORDS(opts);
+    struct plim_judged judged;
+    enum plim_status st = PLIM_OK;
+    PLIM_TRY(plim_judge_input(cli->args[0], &words, &judged, err));
+    write_answer(cli, opts->format, &judged.snapshot, &judged.diagnosis);
+    cli->exit_code = opts->check && is_bad(&judged.diagnosis) ? 1 : 0;
+    if (opts->html) {
+        st = write_html(cli, opts->html, &judged.snapshot, &judged.diagnosis, err);
     }
-    PLIM_TRY(plim_snapshot_read_file(cli->args[0], &limits, &snapshot, err));
-    enum plim_status st = plim_diagnose(&snapshot, &options, &diagnosis, err);
-    if (st == PLIM_OK) {
-        write_answer(cli, opts->format, &snapshot, &diagnosis);
-        if (opts->html) {
-            st = write_html(cli, opts->html, &snapshot, &diagnosis, err);
-        }
-        cli->exit_code = opts->check && is_bad(&diagnosis) ? 1 : 0;
-        plim_diagnosis_fini(&diagnosis);
-    }
-    plim_snapshot_fini(&snapshot);
+    plim_judged_fini(&judged);
     return st;
 }

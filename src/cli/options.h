@@ -40,6 +40,7 @@
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
+    X(view, "SNAPSHOT", 1, 1, 0, "look at a snapshot in the browser, exact at any zoom")            \
     X(version, "", 0, 0, 0, "print the version and how the program was built")
 
 /* Shared rows. Every verb has --help; PLIM_OPTIONS_OUTPUT gives --format (its choices), -o, --no-color. */
@@ -76,7 +77,8 @@
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
 
-#define PLIM_OPTIONS_diagnose(X, S)                                                                \
+/* What is judged, and what is known besides the snapshot. */
+#define PLIM_OPTIONS_JUDGE(X, S)                                                                   \
     X(S, oom_text, TEXT, "oom-text", 0, "FILE", NULL,                                              \
       "the out-of-memory message that belongs to the snapshot: adds the device's side")            \
     X(S, device_memory, SIZE, "device-memory", 0, "SIZE", NULL,                                    \
@@ -88,14 +90,25 @@
       "moment to judge: the last failure if there is one, else the end; or the peak")              \
     X(S, rows, COUNT, "rows", 0, "N", NULL,                                                        \
       "rows of blame and pinned segments in JSON and HTML (default 20)")                           \
+    X(S, no_replay, FLAG, "no-replay", 0, NULL, NULL,                                              \
+      "do not replay the trace under other settings for the advice")
+
+#define PLIM_OPTIONS_diagnose(X, S)                                                                \
+    PLIM_OPTIONS_JUDGE(X, S)                                                                       \
     X(S, html, TEXT, "html", 0, "FILE", NULL,                                                      \
       "also write an interactive report, one self-contained file of at most 5 MB")                 \
-    X(S, no_replay, FLAG, "no-replay", 0, NULL, NULL,                                              \
-      "do not replay the trace under other settings for the advice")                               \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless the verdict is healthy")         \
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_view(X, S)                                                                    \
+    PLIM_OPTIONS_JUDGE(X, S)                                                                       \
+    X(S, port, COUNT, "port", 'p', "PORT", NULL,                                                   \
+      "port on 127.0.0.1; 0, the default, takes a free one")                                       \
+    X(S, no_browser, FLAG, "no-browser", 0, NULL, NULL, "print the address only")                  \
+    PLIM_OPTIONS_READING(X, S)                                                                     \
+    PLIM_OPTIONS_DEVICE(X, S)
 
 #define PLIM_OPTIONS_explain(X, S)                                                                 \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 when the text tells of a failure")      \

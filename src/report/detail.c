@@ -167,6 +167,11 @@ void plim_detail_fini(struct plim_detail *detail)
     detail->used_stacks = NULL;
 }
 
+void plim_detail_forget_stacks(struct plim_detail *detail)
+{
+    memset(detail->used_stacks, 0, detail->snapshot->stacks.stacks.n);
+}
+
 /* Bins of the base series joined: each new bin is `join` of them. */
 static enum plim_status join_bins(const struct plim_detail *detail, uint32_t join,
                                   struct plim_detail_series *series, struct plim_err *err)

@@ -81,6 +81,9 @@ PLIM_MUST_USE enum plim_status plim_detail_init(struct plim_detail *detail,
                                                 uint32_t bins, struct plim_err *err);
 void plim_detail_fini(struct plim_detail *detail);
 
+/** plim_detail_forget_stacks() - begin a new set of columns: no stack is used yet. */
+void plim_detail_forget_stacks(struct plim_detail *detail);
+
 /** plim_detail_series_of() - the ledger over [from, to), at most `bins` bins; exact where a bin is one event.
  * Cost: O(events of the window + checkpoint distance), or O(base bins) for wide ones. */
 PLIM_MUST_USE enum plim_status plim_detail_series_of(const struct plim_detail *detail,

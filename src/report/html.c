@@ -101,6 +101,21 @@ static enum plim_status put_windows(const struct plim_detail *detail, struct pli
     return PLIM_OK;
 }
 
+/* The ledger over the whole trace; the base series may be finer than a page needs. */
+static enum plim_status put_whole(const struct plim_detail *detail, struct plim_columns *columns,
+                                  struct plim_err *err)
+{
+    struct plim_detail_series whole;
+    if (detail->base.bins.n <= BASE_BINS) {
+        plim_detail_put_series(detail, &detail->base, "se", columns);
+        return PLIM_OK;
+    }
+    PLIM_TRY(plim_detail_series_of(detail, 0, detail->base.to, BASE_BINS, &whole, err));
+    plim_detail_put_series(detail, &whole, "se", columns);
+    plim_vec_fini(&whole.bins);
+    return PLIM_OK;
+}
+
 static enum plim_status fill_columns(struct plim_detail *detail,
                                      const struct plim_html_options *options,
                                      const struct plim_detail_budget *budget,
@@ -115,7 +130,7 @@ static enum plim_status fill_columns(struct plim_detail *detail,
     plim_detail_put_events(detail, events, n_events, columns);
     free(events);
     PLIM_TRY(plim_detail_put_rows(detail, budget, columns, &chosen, err));
-    plim_detail_put_series(detail, &detail->base, "se", columns);
+    PLIM_TRY(put_whole(detail, columns, err));
     PLIM_TRY(put_windows(detail, columns, err));
     plim_detail_put_lifetimes(detail, columns);
     PLIM_TRY(plim_detail_put_stacks(detail, budget->text, columns, &chosen, err));
@@ -126,13 +141,6 @@ static enum plim_status fill_columns(struct plim_detail *detail,
     return st;
 }
 
-static void forget_stacks(struct plim_detail *detail)
-{
-    for (size_t i = 0; i < detail->snapshot->stacks.stacks.n; i++) {
-        detail->used_stacks[i] = 0;
-    }
-}
-
 /* The columns, compressed, in at most `most` bytes: with fewer rows until they fit. */
 static enum plim_status pack(struct plim_detail *detail, const struct plim_html_options *options,
                              uint64_t most, struct plim_buf *packed, struct plim_err *err)
@@ -141,7 +149,7 @@ static enum plim_status pack(struct plim_detail *detail, const struct plim_html_
     for (;;) {
         struct plim_columns columns;
         plim_columns_init(&columns);
-        forget_stacks(detail);
+        plim_detail_forget_stacks(detail);
         plim_buf_reset(packed);
         enum plim_status st = fill_columns(detail, options, &budget, &columns, err);
         if (st == PLIM_OK) {
