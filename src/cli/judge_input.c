@@ -23,7 +23,7 @@ static struct plim_diagnose_options options_from(const struct plim_judge_words *
                       : PLIM_NO_ID,
         .moment = plim_cli_is(words->at, "peak")  ? PLIM_MOMENT_PEAK
                   : plim_cli_is(words->at, "end") ? PLIM_MOMENT_END
-                                                 : PLIM_MOMENT_AUTO,
+                                                  : PLIM_MOMENT_AUTO,
         .no_replay = words->no_replay,
         .rows = words->rows.given && words->rows.value < 100000 ? (uint32_t)words->rows.value : 0,
     };

@@ -19,18 +19,10 @@ struct plim_judge_words {
 /* The words of any verb's options that have PLIM_OPTIONS_JUDGE and PLIM_OPTIONS_READING. */
 #define PLIM_JUDGE_WORDS(o)                                                                        \
     {                                                                                              \
-        .oom_text = (o)->oom_text,                                                                 \
-        .at = (o)->at,                                                                             \
-        .no_replay = (o)->no_replay,                                                               \
-        .device_memory = (o)->device_memory,                                                       \
-        .external = (o)->external,                                                                 \
-        .cap = (o)->cap,                                                                           \
-        .device = (o)->device,                                                                     \
-        .rows = (o)->rows,                                                                         \
-        .memory_budget = (o)->memory_budget,                                                       \
-        .max_string = (o)->max_string,                                                             \
-        .max_memo = (o)->max_memo,                                                                 \
-        .max_nesting = (o)->max_nesting,                                                           \
+        .oom_text = (o)->oom_text, .at = (o)->at, .no_replay = (o)->no_replay,                     \
+        .device_memory = (o)->device_memory, .external = (o)->external, .cap = (o)->cap,           \
+        .device = (o)->device, .rows = (o)->rows, .memory_budget = (o)->memory_budget,             \
+        .max_string = (o)->max_string, .max_memo = (o)->max_memo, .max_nesting = (o)->max_nesting, \
     }
 
 struct plim_judged {

@@ -40,7 +40,8 @@
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
-    X(view, "SNAPSHOT", 1, 1, 0, "look at a snapshot in the browser, exact at any zoom")            \
+    X(export, "SNAPSHOT", 1, 1, 0, "write a snapshot in the form of another program")              \
+    X(view, "SNAPSHOT", 1, 1, 0, "look at a snapshot in the browser, exact at any zoom")           \
     X(version, "", 0, 0, 0, "print the version and how the program was built")
 
 /* Shared rows. Every verb has --help; PLIM_OPTIONS_OUTPUT gives --format (its choices), -o, --no-color. */
@@ -101,6 +102,16 @@
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_export(X, S)                                                                  \
+    X(S, format, CHOICE, "format", 'f', "memory-viz|perfetto|folded|sqlite", "memory-viz",         \
+      "form of the output")                                                                        \
+    X(S, from, COUNT, "from", 0, "N", NULL, "only events from number N on (of one device)")        \
+    X(S, until, COUNT, "until", 0, "N", NULL,                                                      \
+      "only events before number N; the heap is that after N events")                              \
+    PLIM_OPTIONS_READING(X, S)                                                                     \
+    PLIM_OPTIONS_DEVICE(X, S)                                                                      \
+    PLIM_OPTIONS_FILE(X, S)
 
 #define PLIM_OPTIONS_view(X, S)                                                                    \
     PLIM_OPTIONS_JUDGE(X, S)                                                                       \

@@ -229,10 +229,10 @@ static enum plim_status start_daemon(struct plim_server *server, uint16_t port,
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     errno = 0;
-    server->daemon = MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, port, NULL, NULL, on_request, server,
-        MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
-        MHD_OPTION_CONNECTION_TIMEOUT, PATIENCE, MHD_OPTION_END);
+    server->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, port, NULL,
+                                      NULL, on_request, server, MHD_OPTION_SOCK_ADDR, &address,
+                                      MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
+                                      MHD_OPTION_CONNECTION_TIMEOUT, PATIENCE, MHD_OPTION_END);
     if (!server->daemon) {
         int e = errno ? errno : EADDRINUSE;
         enum plim_status st =
