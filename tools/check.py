@@ -43,7 +43,7 @@ def setup(folder, *options):
 
 def tests(folder, *suites):
     """The tests of these suites; without names all but those that need PyTorch or other large programs."""
-    chosen = " ".join(f"--suite {s}" for s in suites) or "--no-suite oracle --no-suite vllm"
+    chosen = " ".join(f"--suite {s}" for s in suites) or "--no-suite oracle --no-suite vllm --no-suite web"
     return f"meson test -C {folder} --no-rebuild --print-errorlogs -t 4 {chosen}"
 
 
@@ -61,6 +61,8 @@ STAGES = [
     Stage("portable", ["tools/lint.sh portable"], needs=["build"]),
     Stage("tests", [tests("build")], needs=["build"], tests="build"),
     Stage("install", ["tools/check_install.sh build"], needs=["build"]),
+    Stage("web-env", ["tools/web_env.sh"]),
+    Stage("tests-web", [tests("build", "web")], needs=["build"], tests="build"),
     Stage("oracle-env", ["[ ! -x tools/oracle_env.sh ] || tools/oracle_env.sh"]),
     Stage("tests-oracle", [tests("build", "oracle")], needs=["build", "oracle-env"], tests="build"),
     Stage("build-asan", [setup("build-asan", SANITIZE), f"ninja -C build-asan -j {JOBS}"]),

@@ -19,7 +19,8 @@ fi
 
 echo
 echo "2. A snapshot taken at the failure: an 8-billion-parameter model in Hugging Face generate, on a card of 24 GiB."
-show build/plimsoll diagnose "$snapshots/simulated/hf-llama8b-oom-24g.pickle" --device-memory 24GiB
+show build/plimsoll diagnose "$snapshots/simulated/hf-llama8b-oom-24g.pickle" --device-memory 24GiB --html build/report.html
+echo "The same as an interactive report: open build/report.html in a browser."
 
 echo
 echo "3. A snapshot from a user's Windows machine that looks fragmented: 13 GiB reserved, 1.3 GiB live. Is it?"

@@ -13,11 +13,17 @@ cd "$(dirname "$0")/.."
 build_packages=(
     build-essential git meson ninja-build pkgconf python3
     libzstd-dev liblzma-dev zlib1g-dev libxxhash-dev libjansson-dev libinih-dev
+    libmicrohttpd-dev libsqlite3-dev
 )
 check_packages=(
     libcmocka-dev scdoc mandoc python3-jsonschema zsh fish jq
     shellcheck codespell cppcheck gcovr zstd xz-utils
 )
+# The report is tested in Chromium, driven from Node.
+check_packages+=(chromium fonts-dejavu-core)
+if ! command -v npm >/dev/null; then
+    check_packages+=(nodejs npm)
+fi
 # Pinned compilers for formatting, clang-tidy and fuzzing: a system that does not have them skips those checks.
 optional_packages=(clang-format-16 clang-tidy-16 clang-14 libclang-rt-14-dev)
 # For the Python environment of the oracle and integration tests.

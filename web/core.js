@@ -56,13 +56,18 @@ Plim.count = function (n) {
   return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 };
 
-/** "2 h 3 min", "1.25 s", "310 us". @param {number} us microseconds */
-Plim.duration = function (us) {
+/**
+ * "2 h 3 min", "1.25 s", "310 us".
+ * @param {number} us microseconds
+ * @param {number} [span] of what is shown: one hundredth of it can be told apart
+ */
+Plim.duration = function (us, span) {
   if (us >= 3600e6) { return Math.floor(us / 3600e6) + ' h ' + Math.round(us % 3600e6 / 60e6) + ' min'; }
   if (us >= 60e6) { return Math.floor(us / 60e6) + ' min ' + Math.round(us % 60e6 / 1e6) + ' s'; }
-  if (us >= 1e6) { return (us / 1e6).toFixed(us >= 10e6 ? 1 : 2) + ' s'; }
-  if (us >= 1e3) { return (us / 1e3).toFixed(us >= 10e3 ? 1 : 2) + ' ms'; }
-  return Math.round(us) + ' us';
+  const [unit, name] = us >= 1e6 ? [1e6, ' s'] : us >= 1e3 ? [1e3, ' ms'] : [1, ' us'];
+  const usual = unit === 1 ? 0 : us >= 10 * unit ? 1 : 2;
+  const needed = span > 0 ? Math.ceil(Math.log10(unit / span) + 2) : 0;
+  return (us / unit).toFixed(Math.max(usual, Math.min(6, needed))) + name;
 };
 
 /** @param {number} addr */
@@ -132,7 +137,7 @@ Plim.surface = function (o) {
     const before = performance.now();
     o.draw(g, width, s.height);
     Plim.slowest = Math.max(Plim.slowest, performance.now() - before);
-    Plim.frames++;
+    Plim.drawings++;
   };
   s.redraw = function () {
     if (!s.pending && canvas.isConnected && canvas.clientWidth > 0) {
@@ -146,7 +151,7 @@ Plim.surface = function (o) {
 };
 /** Figures that the tests read: longest single drawing in ms, drawings so far. */
 Plim.slowest = 0;
-Plim.frames = 0;
+Plim.drawings = 0;
 
 /** A label with a background, kept inside the canvas. */
 Plim.tag = function (g, text, x, y, width) {

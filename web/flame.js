@@ -122,12 +122,15 @@
     g.beginPath();
     g.rect(box.x, y, box.w - 2, ROW);
     g.clip();
-    g.fillStyle = '#ffffff';
-    g.strokeStyle = 'rgba(0,0,0,0.55)';
-    g.lineWidth = 2.5;
-    g.strokeText(box.n.name, box.x + 4, y + 13);
+    g.fillStyle = inkOn(box.n === root ? Plim.colours.other : colourOf(box.n));
     g.fillText(box.n.name, box.x + 4, y + 13);
     g.restore();
+  }
+
+  /** Black or white, whichever is readable on a colour "#rrggbb". */
+  function inkOn(colour) {
+    const [r, gr, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+    return 0.299 * r + 0.587 * gr + 0.114 * b > 125 ? '#000000' : '#ffffff';
   }
 
   function depthOf(n) { let d = 0; for (let p = n.parent; p; p = p.parent) { d++; } return d; }

@@ -190,7 +190,9 @@
 
   function summary() {
     const shown = heap.t === Plim.state.t ? '' : 'Shown at event ' + Plim.count(heap.t) + ', the nearest moment that this file holds in full. ';
-    const merged = Plim.data.meta.merged > 0 ? Plim.count(Plim.data.meta.merged) + ' small blocks are drawn as runs. ' : '';
+    const m = Plim.data.meta;
+    const merged = m.merged > 0 ? Plim.count(m.merged) + ' small blocks are drawn as runs' +
+      (m.dropped > 0 ? ', ' + Plim.count(m.dropped) + ' are not drawn' : '') + '. ' : '';
     return shown + merged + heap.segments.length + ' segments, ' + Plim.bytes(heap.reserved) + ' reserved: ' +
       Plim.bytes(heap.live) + ' live in ' + Plim.count(heap.rows.length) + ' blocks, ' + Plim.bytes(heap.stranded) + ' stranded, ' +
       Plim.bytes(heap.releasable) + ' releasable.';

@@ -154,16 +154,17 @@
       g.fillStyle = c.text;
       g.fillText(Plim.bytes(v), LEFT - 6, y + 4);
     }
-    g.textAlign = 'center';
+    const span = Plim.timeAt(to) - Plim.timeAt(from);
     for (const p of Plim.ticks(from, to, Math.max(2, width / 110), 10)) {
       const time = Plim.timeAt(p);
+      g.textAlign = xOf(p) > LEFT + width - 40 ? 'right' : 'center';
       g.fillStyle = c.line;
       g.fillRect(xOf(p), height - BOTTOM, 1, 5);
       g.fillStyle = c.text;
       g.fillText(Plim.count(p), xOf(p), height - BOTTOM + 17);
       if (Number.isFinite(time)) {
         g.fillStyle = c.faint;
-        g.fillText('+' + Plim.duration(time), xOf(p), height - BOTTOM + 31);
+        g.fillText('+' + Plim.duration(time, span), xOf(p), height - BOTTOM + 31);
       }
     }
     g.textAlign = 'left';
@@ -242,8 +243,9 @@
       const left = Math.max(0, (blocks.start[r] - from) * perEvent);
       const right = Math.min(width, (blocks.end[r] - from) * perEvent);
       g.fillStyle = Plim.isSelected(blocks, r) ? Plim.colours.select : Plim.blockColour(blocks, r, Plim.state.t);
-      g.fillRect(LEFT + left, height - BOTTOM - (at + blocks.size[r]) * scale, Math.max(0.5, right - left),
-        Math.max(0.5, blocks.size[r] * scale));
+      const high = blocks.size[r] * scale;
+      g.fillRect(LEFT + left, height - BOTTOM - at * scale - high, Math.max(0.5, right - left),
+        high > 3 ? high - 0.7 : Math.max(0.5, high));
     }
     return places.total;
   }
@@ -415,7 +417,7 @@
       Plim.el('div', { class: 'tools' }, choose,
         button('+', 'Zoom in', () => Plim.zoom(0.5, middle())), button('\u2212', 'Zoom out', () => Plim.zoom(2, middle())),
         button('\u25c2', 'Earlier', () => Plim.pan(-0.5)), button('\u25b8', 'Later', () => Plim.pan(0.5)),
-        button('All', 'Show the whole trace', () => Plim.showWindow(0, Plim.data.meta.events)),
+        button('All', 'All of the trace', () => Plim.showWindow(0, Plim.data.meta.events)),
         button('Moment', 'Zoom to the moment', () => Plim.showWindow(Plim.state.t - 200, Plim.state.t + 200))),
       canvas, status, legendBox);
   };

@@ -70,6 +70,7 @@ struct plim_detail_chosen {
     uint64_t blocks; /* rows */
     uint64_t blocks_of;
     uint64_t merged;     /* live blocks at the judged moment that are drawn as runs */
+    uint64_t dropped;    /* live blocks at the judged moment that are not drawn at all */
     uint32_t keyframes;  /* evenly spaced ones: every n-th part of the trace; 0: none */
     uint64_t frames_cut; /* frames without their names for want of room */
 };

@@ -140,6 +140,7 @@ static uint32_t fitting_octave(const struct picker *p, uint64_t most)
 /* Octave of the size from which on the judged heap's live blocks fit. */
 static uint32_t judged_octave(struct picker *p, const struct plim_heap *heap, uint64_t most)
 {
+    memset(p->by_size, 0, sizeof(p->by_size));
     plim_vec_foreach (b, &heap->blocks) {
         if (plim_block_is_live(b)) {
             p->by_size[octave_of(b->size)]++;
@@ -148,41 +149,67 @@ static uint32_t judged_octave(struct picker *p, const struct plim_heap *heap, ui
     return fitting_octave(p, most);
 }
 
-/* Too many blocks even for one moment: the judged heap, small neighbours joined to runs. */
-static enum plim_status take_judged(struct picker *p, uint64_t most, uint64_t *merged,
-                                    struct plim_err *err)
+/* Small live blocks that follow each other without a gap, to be drawn as one. */
+struct run {
+    uint64_t behind; /* address behind it; 0: none is open */
+    uint32_t stack;
+};
+
+/* Lengthen the open run by a small block when that is possible. */
+static bool join_run(struct picker *p, struct run *run, const struct plim_block *b, bool any_stack)
+{
+    if (run->behind != b->addr || p->rows.n == 0 || (!any_stack && run->stack != b->stack)) {
+        return false;
+    }
+    struct plim_life *life = &p->rows.items[p->rows.n - 1];
+    life->size += b->size;
+    life->requested += b->requested;
+    life->stack = run->stack == b->stack ? life->stack : PLIM_NO_STACK;
+    run->behind += b->size;
+    return true;
+}
+
+static struct plim_life life_now(const struct plim_diagnosis *d, const struct plim_block *b)
+{
+    const struct plim_segment *s = &d->heap.segments.items[b->segment];
+    return (struct plim_life){.addr = b->addr,
+                              .size = b->size,
+                              .requested = b->requested,
+                              .start = (uint32_t)d->position,
+                              .freed = (uint32_t)d->position + 1,
+                              .end = (uint32_t)d->position + 1,
+                              .stack = b->stack,
+                              .stream = s->stream,
+                              .pool = s->pool};
+}
+
+/*
+ * Too many blocks even for one moment: the judged heap, small neighbours joined to runs. Runs of one
+ * stack first; when those are too many, runs of any stack, which lose it.
+ */
+static enum plim_status take_judged(struct picker *p, uint64_t most, bool any_stack,
+                                    struct plim_detail_chosen *chosen, struct plim_err *err)
 {
     const struct plim_diagnosis *d = p->detail->diagnosis;
-    uint32_t least = judged_octave(p, &d->heap, most / 2), run_stack = PLIM_NO_STACK;
-    uint64_t behind = 0;
+    uint32_t least = judged_octave(p, &d->heap, most / 2);
+    struct run run = {0};
+    p->rows.n = 0;
+    chosen->merged = chosen->dropped = 0;
     plim_vec_foreach (b, &d->heap.blocks) {
-        const struct plim_segment *s = &d->heap.segments.items[b->segment];
         bool small = octave_of(b->size) < least;
         if (!plim_block_is_live(b)) {
             continue;
         }
-        *merged += small;
-        if (small && p->rows.n > 0 && behind == b->addr && run_stack == b->stack) {
-            p->rows.items[p->rows.n - 1].size += b->size;
-            p->rows.items[p->rows.n - 1].requested += b->requested;
-            behind += b->size;
+        chosen->merged += small;
+        if (small && join_run(p, &run, b, any_stack)) {
             continue;
         }
         if (small && p->rows.n >= most) {
+            chosen->dropped++;
             continue;
         }
-        struct plim_life life = {.addr = b->addr,
-                                 .size = b->size,
-                                 .requested = b->requested,
-                                 .start = (uint32_t)d->position,
-                                 .freed = (uint32_t)d->position + 1,
-                                 .end = (uint32_t)d->position + 1,
-                                 .stack = b->stack,
-                                 .stream = s->stream,
-                                 .pool = s->pool};
-        PLIM_TRY(plim_vec_push(&p->rows, err, life));
-        behind = small ? b->addr + b->size : 0;
-        run_stack = b->stack;
+        PLIM_TRY(plim_vec_push(&p->rows, err, life_now(d, b)));
+        run = (struct run){small ? b->addr + b->size : 0, b->stack};
     }
     return PLIM_OK;
 }
@@ -199,7 +226,8 @@ static enum plim_status choose(struct picker *p, uint64_t most, struct plim_deta
         chosen->blocks_of += p->by_level[i];
     }
     if (p->least_level == LEVELS) {
-        return take_judged(p, most, &chosen->merged, err);
+        PLIM_TRY(take_judged(p, 2 * most, false, chosen, err));
+        return chosen->dropped > 0 ? take_judged(p, 2 * most, true, chosen, err) : PLIM_OK;
     }
     p->least_octave = OCTAVES;
     if (p->least_level > 0) {

@@ -107,6 +107,7 @@ static void chosen_rows(struct plim_jsonw *w, const struct plim_detail_chosen *c
     plim_jsonw_kv_u64(w, "blocks", chosen->blocks);
     plim_jsonw_kv_u64(w, "blocks_of", chosen->blocks_of);
     plim_jsonw_kv_u64(w, "merged", chosen->merged);
+    plim_jsonw_kv_u64(w, "dropped", chosen->dropped);
     plim_jsonw_kv_u64(w, "keyframes", chosen->keyframes);
     plim_jsonw_kv_u64(w, "frames_cut", chosen->frames_cut);
 }

@@ -6,8 +6,8 @@
 #include "base/bytes.h"
 #include "base/num.h"
 
-#define BAR_WIDTH  560.0 /* units of the drawing */
-#define BAR_LEFT   210.0
+#define BAR_WIDTH  520.0 /* units of the drawing */
+#define BAR_LEFT   260.0
 #define BAR_RIGHT  110.0
 #define ROW_HEIGHT 24u
 

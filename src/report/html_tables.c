@@ -30,8 +30,8 @@ static void open_table(struct plim_buf *out, const char *id, const char *title, 
     plim_buf_printf(out,
                     "<section id=\"%s\" aria-labelledby=\"h-%s\"><h2 id=\"h-%s\">%s</h2>"
                     "<p class=\"note\">%s</p><div class=\"wide\" tabindex=\"0\" role=\"region\" "
-                    "aria-labelledby=\"h-%s\"><table class=\"sortable\"><thead><tr>",
-                    id, id, id, title, note, id);
+                    "aria-label=\"%s, table\"><table class=\"sortable\"><thead><tr>",
+                    id, id, id, title, note, title);
     for (size_t i = 0; i < n; i++) {
         plim_buf_printf(out, "<th scope=\"col\">%s</th>", heads[i]);
     }

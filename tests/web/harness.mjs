@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the browser tests share: TAP, a report made by the program, a page in Debian's Chromium that fails the test on any
+ * console error, and a comparison of pictures.
+ *
+ * Environment (Meson sets it): PLIMSOLL the program, PLIMSOLL_DATA the snapshots, PLIMSOLL_WEB_ENV the folder with
+ * node_modules (tools/web_env.sh), CHROMIUM the browser. Exits with 77 (skipped) when one is missing.
+ */
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import os from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const ENV = process.env.PLIMSOLL_WEB_ENV || 'build/web-env';
+export const CHROMIUM = process.env.CHROMIUM || '/usr/bin/chromium';
+export const PROGRAM = process.env.PLIMSOLL || 'build/plimsoll';
+export const DATA = process.env.PLIMSOLL_DATA || 'tests/data/snapshots';
+export const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'plimsoll-web-'));
+const require = createRequire(pathToFileURL(path.resolve(ENV, 'package.json')));
+
+if (!fs.existsSync(CHROMIUM) || !fs.existsSync(path.join(ENV, 'node_modules', 'playwright-core'))) {
+  console.log('1..0 # SKIP no Chromium, or tools/web_env.sh was not run');
+  process.exit(77);
+}
+const { chromium } = require('playwright-core');
+export const axeSource = () => fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+/** The report of a snapshot as a file; the path. Options are those of diagnose. */
+export function report(snapshot, ...options) {
+  const out = path.join(folder, path.basename(snapshot).replace(/\W/g, '-') + '-' + options.length + '.html');
+  execFileSync(PROGRAM, ['diagnose', snapshot, '--html', out, ...options], { stdio: ['ignore', 'ignore', 'inherit'],
+    env: { ...process.env, PLIMSOLL_CONFIG: '' } });
+  return out;
+}
+
+let browser = null;
+/** A page of the report, its drawings done. Errors of the console and refused requests are kept in page.complaints. */
+export async function open(address, options = {}) {
+  browser = browser || await chromium.launch({ executablePath: CHROMIUM, args: ['--headless', '--no-sandbox', '--disable-gpu',
+    '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run', '--force-color-profile=srgb', '--font-render-hinting=none'] });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: 'reduce', colorScheme: options.dark ? 'dark' : 'light' });
+  const page = await context.newPage();
+  page.complaints = [];
+  page.requests = [];
+  page.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') { page.complaints.push(m.text()); } });
+  page.on('pageerror', (e) => page.complaints.push(e.message));
+  page.on('request', (r) => page.requests.push(r.url()));
+  await page.goto(address.startsWith('http') ? address : pathToFileURL(address.split('#')[0]) + (address.includes('#') ? '#' + address.split('#')[1] : ''));
+  await page.waitForFunction(() => document.documentElement.dataset.ready, null, { timeout: 30000 });
+  return page;
+}
+
+/** Wait until what was asked for is drawn: two frames, and the debounced ones. */
+export async function settle(page, ms = 0) {
+  await page.evaluate((wait) => new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))), wait)), ms);
+}
+
+export const state = (page) => page.evaluate(() => JSON.parse(JSON.stringify(Plim.state)));
+
+/* ---- TAP ---- */
+
+const tests = [];
+/** A test; `body` throws when it fails. */
+export function test(name, body) { tests.push([name, body]); }
+
+export function check(condition, message) { if (!condition) { throw new Error(message); } }
+export function equal(a, b, message) {
+  if (JSON.stringify(a) !== JSON.stringify(b)) { throw new Error((message || 'not equal') + ': ' + JSON.stringify(a) + ' is not ' + JSON.stringify(b)); }
+}
+
+/** Run them all, one after the other. */
+export async function run() {
+  let bad = 0;
+  let n = 0;
+  console.log('TAP version 13');
+  for (const [name, body] of tests) {
+    n++;
+    try {
+      await body();
+      console.log('ok ' + n + ' - ' + name);
+    } catch (error) {
+      bad++;
+      console.log('not ok ' + n + ' - ' + name + '\n' + String(error.stack || error).split('\n').map((l) => '# ' + l).join('\n'));
+    }
+  }
+  console.log('1..' + n);
+  if (browser) { await browser.close(); }
+  fs.rmSync(folder, { recursive: true, force: true });
+  process.exit(bad ? 1 : 0);
+}
+
+/** Share of pixels that differ by more than a little between two PNG pictures; 1 when their sizes differ. */
+export async function difference(page, a, b) {
+  return page.evaluate(async ([x, y]) => {
+    const pixels = async (data) => {
+      const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+      const bitmap = await createImageBitmap(new Blob([bytes], { type: 'image/png' }));
+      const g = new OffscreenCanvas(bitmap.width, bitmap.height).getContext('2d');
+      g.drawImage(bitmap, 0, 0);
+      return g.getImageData(0, 0, bitmap.width, bitmap.height);
+    };
+    const [p, q] = [await pixels(x), await pixels(y)];
+    if (p.width !== q.width || p.height !== q.height) { return 1; }
+    let differ = 0;
+    for (let i = 0; i < p.data.length; i += 4) {
+      const d = Math.abs(p.data[i] - q.data[i]) + Math.abs(p.data[i + 1] - q.data[i + 1]) + Math.abs(p.data[i + 2] - q.data[i + 2]);
+      if (d > 48) { differ++; }
+    }
+    return differ / (p.width * p.height);
+  }, [a.toString('base64'), b.toString('base64')]);
+}
