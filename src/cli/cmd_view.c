@@ -58,19 +58,20 @@ static enum plim_status say_url(struct plim_cli *cli, const struct plim_server *
     return st;
 }
 
-/* Serve until a signal says to end; they are blocked before the server's thread starts. */
+/* Serve until a signal says to end. Signals are blocked before the server's thread starts, and stay so: `timeout`
+ * sends its signal twice. */
 static enum plim_status serve(struct plim_cli *cli, const struct plim_opts_view *opts,
                               struct plim_detail *detail, struct plim_err *err)
 {
     struct plim_server *server;
-    sigset_t ending, before;
+    sigset_t ending;
     int signal_number;
     uint16_t port = (uint16_t)(opts->port.given ? opts->port.value : 0);
     sigemptyset(&ending);
     sigaddset(&ending, SIGINT);
     sigaddset(&ending, SIGTERM);
     sigaddset(&ending, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &ending, &before);
+    pthread_sigmask(SIG_BLOCK, &ending, NULL);
     PLIM_TRY(plim_server_start(detail, plim_base_name(cli->args[0]), port, &server, err));
     enum plim_status st = say_url(cli, server, err);
     if (st == PLIM_OK) {
@@ -80,7 +81,6 @@ static enum plim_status serve(struct plim_cli *cli, const struct plim_opts_view 
         (void)sigwait(&ending, &signal_number);
     }
     plim_server_stop(server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return st;
 }
 
