@@ -325,10 +325,9 @@ enum plim_status plim__build_settle(struct plim_build *b, struct plim_value v, s
     return done ? plim__build_drop_box(b, cell, err) : PLIM_OK;
 }
 
-/* Values that are boxed dicts are put to use now; a dict inside itself is refused. */
-static enum plim_status settle_values(struct plim_build *b, struct plim_value container,
-                                      const struct plim_value *values, size_t n, size_t step,
-                                      struct plim_err *err)
+enum plim_status plim__build_settle_all(struct plim_build *b, struct plim_value container,
+                                        const struct plim_value *values, size_t n, size_t step,
+                                        struct plim_err *err)
 {
     for (size_t i = 0; i < n; i += step) {
         if (values[i].kind != PLIM_V_CELL) {
@@ -337,7 +336,9 @@ static enum plim_status settle_values(struct plim_build *b, struct plim_value co
         if (values[i].u == container.u) {
             return plim__fail(err, PLIM_E_DATA, "a list or dict contains itself");
         }
-        PLIM_TRY(plim__build_settle(b, values[i], err));
+        if (plim__cell_kind(plim__cell_of(b, values[i])) == PLIM_CELL_BOX_DICT) {
+            PLIM_TRY(plim__build_settle(b, values[i], err));
+        }
     }
     return PLIM_OK;
 }
@@ -349,7 +350,7 @@ enum plim_status plim__build_set(struct plim_build *b, struct plim_value dict,
         return plim__fail(err, PLIM_E_DATA, "pairs are set on a value that is no dict");
     }
     if (n > 0) {
-        PLIM_TRY(settle_values(b, dict, pairs + 1, 2 * n - 1, 2, err));
+        PLIM_TRY(plim__build_settle_all(b, dict, pairs + 1, 2 * n - 1, 2, err));
     }
     uint32_t cell = plim__cell_of(b, dict);
     enum plim_cell_kind kind = plim__cell_kind(cell);

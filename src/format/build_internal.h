@@ -38,6 +38,12 @@ PLIM_MUST_USE enum plim_status plim__build_drop_box(struct plim_build *b, uint32
 PLIM_MUST_USE enum plim_status plim__build_settle(struct plim_build *b, struct plim_value v,
                                                   struct plim_err *err);
 
+/* The same for each step-th of n values that go into `container`, which must not be among them. */
+PLIM_MUST_USE enum plim_status plim__build_settle_all(struct plim_build *b,
+                                                      struct plim_value container,
+                                                      const struct plim_value *values, size_t n,
+                                                      size_t step, struct plim_err *err);
+
 /* The last value of `key` in a boxed dict; kind NONE when absent or v is no boxed dict. */
 struct plim_value plim__build_get(struct plim_build *b, struct plim_value dict, enum plim_word key);
 

@@ -55,38 +55,41 @@ static const char *segment_trouble(const struct plim_raw_segment *s)
                                     : NULL;
 }
 
-/* The usable segments of the list, sorted by device and address. */
-static enum plim_status find_segments(struct plim_build *b, struct plim_value list,
-                                      struct place *places, size_t *n, struct plim_err *err)
+/* A finding about the segment at place `at` of the source's list. */
+static void segment_finding(struct plim_build *b, uint64_t device, size_t at, const char *text)
 {
     char where[48];
+    snprintf(where, sizeof(where), "segments[%zu]", at);
+    plim_snapshot_finding(&b->snap, (uint32_t)device, where, "%s", text);
+}
+
+/* The usable segments of the list, sorted by device and address. */
+static void find_segments(struct plim_build *b, struct plim_value list, struct place *places,
+                          size_t *n)
+{
     size_t listed;
     *n = 0;
     plim__build_is_list(b, list, &listed);
     for (size_t i = 0; i < listed; i++) {
         uint32_t cell;
         struct plim_value v = plim__build_item(b, list, i, &cell);
-        snprintf(where, sizeof(where), "segments[%zu]", i);
         if (v.kind != PLIM_V_CELL || plim__cell_kind(cell) != PLIM_CELL_SEGMENT) {
-            plim_snapshot_finding(&b->snap, 0, where, "is not a segment; left out");
+            segment_finding(b, 0, i, "is not a segment; left out");
             continue;
         }
         struct plim_raw_segment *s = &b->segments.items[plim__cell_index(cell)];
         const char *trouble = segment_trouble(s);
         if (trouble) {
-            plim_snapshot_finding(&b->snap, 0, where, "%s", trouble);
+            segment_finding(b, 0, i, trouble);
             continue;
         }
         if (s->has & PLIM_IS_BAD) {
-            plim_snapshot_finding(&b->snap, (uint32_t)s->device, where,
-                                  "a field is negative, of a wrong type, or shared");
+            segment_finding(b, s->device, i, "a field is negative or of a wrong type");
         }
         s->has |= PLIM_IS_TAKEN;
         places[(*n)++] = (struct place){s->device, s->s.addr, plim__cell_index(cell), (uint32_t)i};
     }
     qsort(places, *n, sizeof(*places), by_place);
-    (void)err;
-    return PLIM_OK;
 }
 
 /* Fill what a block did not say: its address from its neighbours, the rest from its history. */
@@ -171,10 +174,20 @@ static enum plim_status add_blocks(struct plim_build *b, struct plim_heap *heap,
     return PLIM_OK;
 }
 
+static void compare_sum(struct plim_build *b, const struct place *p, const char *name,
+                        uint64_t said, uint64_t sum)
+{
+    char text[128];
+    if (said != sum) {
+        snprintf(text, sizeof(text), "%s_size is %llu, but its %s blocks have %llu bytes", name,
+                 (unsigned long long)said, name, (unsigned long long)sum);
+        segment_finding(b, p->device, p->at, text);
+    }
+}
+
 /* The sums that the segment itself gives against those of its blocks. */
 static void compare_sums(struct plim_build *b, const struct plim_heap *heap, const struct place *p)
 {
-    char where[48];
     const struct plim_raw_segment *s = &b->segments.items[p->raw];
     uint64_t allocated = 0, active = 0;
     for (uint32_t i = 0; i < s->s.n_blocks; i++) {
@@ -182,17 +195,9 @@ static void compare_sums(struct plim_build *b, const struct plim_heap *heap, con
         allocated += k->state == PLIM_BLOCK_ALLOCATED ? k->size : 0;
         active += k->state != PLIM_BLOCK_INACTIVE ? k->size : 0;
     }
-    snprintf(where, sizeof(where), "segments[%u]", p->at);
-    if ((s->has & PLIM_HAS_ALLOCATED) && s->allocated != allocated) {
-        plim_snapshot_finding(&b->snap, (uint32_t)p->device, where,
-                              "allocated_size is %llu, but its allocated blocks have %llu bytes",
-                              (unsigned long long)s->allocated, (unsigned long long)allocated);
-    }
-    if ((s->has & PLIM_HAS_ACTIVE) && s->active != active) {
-        plim_snapshot_finding(&b->snap, (uint32_t)p->device, where,
-                              "active_size is %llu, but its active blocks have %llu bytes",
-                              (unsigned long long)s->active, (unsigned long long)active);
-    }
+    compare_sum(b, p, "allocated", s->has & PLIM_HAS_ALLOCATED ? s->allocated : allocated,
+                allocated);
+    compare_sum(b, p, "active", s->has & PLIM_HAS_ACTIVE ? s->active : active, active);
 }
 
 static enum plim_status add_segments(struct plim_build *b, const struct place *places, size_t n,
@@ -225,10 +230,8 @@ enum plim_status plim__build_heaps(struct plim_build *b, struct plim_value segme
     if (!places) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %zu segments", n);
     }
-    enum plim_status st = find_segments(b, segments, places, &n, err);
-    if (st == PLIM_OK) {
-        st = add_segments(b, places, n, err);
-    }
+    find_segments(b, segments, places, &n);
+    enum plim_status st = add_segments(b, places, n, err);
     free(places);
     return st;
 }

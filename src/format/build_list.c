@@ -114,21 +114,6 @@ static enum plim_status check_doubtful(struct plim_build *b, const struct plim_v
     return PLIM_OK;
 }
 
-static enum plim_status settle_items(struct plim_build *b, struct plim_value list,
-                                     const struct plim_value *items, size_t n, struct plim_err *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (items[i].kind != PLIM_V_CELL) {
-            continue;
-        }
-        if (items[i].u == list.u) {
-            return plim__fail(err, PLIM_E_DATA, "a list contains itself");
-        }
-        PLIM_TRY(plim__build_settle(b, items[i], err));
-    }
-    return PLIM_OK;
-}
-
 /* Try the short forms; false in *done when the list must be boxed. */
 static enum plim_status append_typed(struct plim_build *b, struct plim_value list,
                                      const struct plim_value *items, size_t n, bool *done,
@@ -177,7 +162,7 @@ enum plim_status plim__build_append(struct plim_build *b, struct plim_value list
     if (plim__cell_of(b, list) & PLIM_CELL_USED) {
         return plim__fail(err, PLIM_E_UNSUPPORTED, "a list changes after it was used");
     }
-    PLIM_TRY(settle_items(b, list, items, n, err));
+    PLIM_TRY(plim__build_settle_all(b, list, items, n, 1, err));
     PLIM_TRY(append_typed(b, list, items, n, &done, err));
     if (done) {
         return PLIM_OK;
