@@ -47,6 +47,10 @@ static const struct circumstance capacity_steps[] = {
     {PLIM_OOM_MEANS_AT_ATTENTION,
      "Use memory-efficient attention (scaled_dot_product_attention, flash attention, slicing)",
      "Plain attention needs memory that grows with the square of the sequence."},
+    {PLIM_OOM_MEANS_AT_SDPA,
+     "Shorten what one attention call sees: sequence, resolution, batch; or slice it",
+     "The memory-efficient kernels are in use already (unless a mask or data type rules them "
+     "out)."},
     {PLIM_OOM_MEANS_AT_OPTIMIZER,
      "Use a smaller optimizer state (8-bit Adam, Adafactor) or shard it (ZeRO, FSDP)",
      "It failed in the optimizer's step: Adam keeps two more copies of the parameters."},
@@ -64,6 +68,17 @@ void plim__advise_capacity(struct plim__case *c)
                            : 0;
     struct plim_amount effect =
         missing ? plim_amount(missing, PLIM_HOW_COMPUTED) : (struct plim_amount){0};
+    bool engine =
+        plim__saw(c, PLIM_OOM_MEANS_ENGINE_VLLM) || plim__saw(c, PLIM_OOM_MEANS_ENGINE_SGLANG);
+    if (engine && plim__saw(c, PLIM_OOM_MEANS_AT_LOAD)) {
+        plim__advice(
+            c,
+            "Put fewer bytes of weights on each device: a quantized model, or more devices "
+            "(--tensor-parallel-size, --tp-size)",
+            "It failed while weights were loaded; the memory share of the engine does not matter "
+            "yet.");
+        return;
+    }
     for (size_t i = 0; i < PLIM_COUNT_OF(capacity_steps); i++) {
         const struct circumstance *step = &capacity_steps[i];
         bool done = step->seen == PLIM_OOM_MEANS_AT_BACKWARD &&

@@ -129,6 +129,15 @@ static void read_outside(struct plim__case *c)
     }
 }
 
+struct plim_amount plim__books_context(const struct plim__books *books)
+{
+    if (plim_known(books->own_other) && books->own_other.how == PLIM_HOW_COMPUTED) {
+        return plim_amount(plim_min_u64(books->own_other.bytes, PLIM__CONTEXT_MOST),
+                           PLIM_HOW_COMPUTED);
+    }
+    return plim_amount(PLIM__CONTEXT_LEAST, PLIM_HOW_ESTIMATED);
+}
+
 static void fill_ledger(struct plim__case *c)
 {
     const struct plim__books *b = &c->books;
@@ -192,15 +201,15 @@ void plim__books_counterfactuals(struct plim__case *c)
         return;
     }
     if (plim_known(b->total) && plim_known(b->live)) {
-        uint64_t need = plim_add_sat(b->live.bytes, b->request.bytes);
-        bool fits = need <= b->total.bytes;
+        uint64_t context = plim__books_context(b).bytes;
+        uint64_t need = plim_add_sat(plim_add_sat(b->live.bytes, b->request.bytes), context);
         plim__counterfactual(
-            c, "alone_and_compact", plim_sub_sat(b->total.bytes, b->live.bytes), fits,
-            plim__say(c,
-                      "with the device to itself and no slack: %s live + %s = %s "
-                      "of %s",
-                      plim__size(c, b->live.bytes), plim__size(c, b->request.bytes),
-                      plim__size(c, need), plim__size(c, b->total.bytes)));
+            c, "alone_and_compact", plim_sub_sat(b->total.bytes, b->live.bytes),
+            need <= b->total.bytes,
+            plim__say(
+                c, "with the device to itself and no slack: %s live + %s + context %s = %s of %s",
+                plim__size(c, b->live.bytes), plim__size(c, b->request.bytes),
+                plim__size(c, context), plim__size(c, need), plim__size(c, b->total.bytes)));
     }
     bool sane = plim_known(b->free) && !(plim_known(b->total) &&
                                          (b->free.bytes > b->total.bytes ||

@@ -262,6 +262,11 @@ void plim__judge_killed(struct plim__case *c)
                               plim__say(c, "The node used %s of %s.", plim__size(c, used.bytes),
                                         plim__size(c, total.bytes)));
     }
+    const struct plim_oom_value *share = &c->facts->field[PLIM_OOM_HOST_SHARE];
+    if (share->set && share->real <= 100) {
+        plim__evidence(c, PLIM_HOW_MEASURED,
+                       plim__say(c, "Host memory was %.0f %% full shortly before.", share->real));
+    }
     if (plim__saw(c, PLIM_OOM_MEANS_AT_SAVE)) {
         plim__evidence(c, PLIM_HOW_MEASURED,
                        "Checkpoint shards of all ranks were being read into host "

@@ -15,6 +15,7 @@
  * What one process needs outside any allocator: CUDA context and kernels, 0.2 to 0.7 GiB, up to about
  * 1.2 GiB with many libraries loaded (PyTorch issues 20532 and 107667).
  */
+#define PLIM__CONTEXT_LEAST   (PLIM_GIB / 5)
 #define PLIM__CONTEXT_TYPICAL (PLIM_GIB / 2)
 #define PLIM__CONTEXT_MOST    (PLIM_GIB * 7 / 10)
 #define PLIM__CONTEXT_LOADED  (PLIM_GIB * 12 / 10)
@@ -102,6 +103,9 @@ void plim__judge_growth(struct plim__case *c);
 
 /** plim__books_read() - sort out the figures of a PyTorch message and fill the ledger. */
 void plim__books_read(struct plim__case *c);
+
+/** plim__books_context() - what this process needs outside the allocator at the least. */
+struct plim_amount plim__books_context(const struct plim__books *books);
 
 /** plim__books_counterfactuals() - would the request have fitted, cause by cause. */
 void plim__books_counterfactuals(struct plim__case *c);

@@ -194,38 +194,39 @@ static bool test_spill(struct plim__case *c)
 static bool test_capacity(struct plim__case *c)
 {
     const struct plim__books *b = &c->books;
-    struct plim_amount fixed =
-        plim_known(b->own_other) && b->own_other.how == PLIM_HOW_COMPUTED
-            ? plim_amount(plim_min_u64(b->own_other.bytes, PLIM__CONTEXT_MOST), PLIM_HOW_COMPUTED)
-            : plim_amount(PLIM_GIB / 5, PLIM_HOW_ESTIMATED);
+    struct plim_amount fixed = plim__books_context(b);
     if (!plim_known(b->request) || !plim_known(b->total)) {
         return false;
     }
     uint64_t usable = plim_sub_sat(b->total.bytes, fixed.bytes);
-    uint64_t need = plim_add_sat(b->live.how ? b->live.bytes : 0, b->request.bytes);
+    uint64_t need = plim_add_sat(plim_known(b->live) ? b->live.bytes : 0, b->request.bytes);
     if (need <= usable) {
         return false;
     }
+    const char *request = plim__size(c, b->request.bytes), *total = plim__size(c, b->total.bytes);
     bool alone = b->request.bytes > usable;
+    const char *summary =
+        alone
+            ? plim__say(c,
+                        "One request of %s is more than this device of %s can give to anybody. No "
+                        "allocator setting can help.",
+                        request, total)
+            : plim__say(c,
+                        "What is live (%s) and the request (%s)%s exceed the device (%s), however "
+                        "well memory is packed.",
+                        plim__size(c, b->live.bytes), request,
+                        need > b->total.bytes ? " together" : ", with a context beside them,",
+                        total);
     plim__verdict(c, PLIM_CLASS_CAPACITY,
                   alone ? PLIM_SUBCLASS_SINGLE_REQUEST : PLIM_SUBCLASS_WORKING_SET,
-                  need > b->total.bytes ? 0.93 : 0.85,
-                  alone ? plim__say(c,
-                                    "One request of %s is more than this device of %s can give "
-                                    "to anybody. No allocator setting can help.",
-                                    plim__size(c, b->request.bytes), plim__size(c, b->total.bytes))
-                        : plim__say(c,
-                                    "What is live (%s) and the request (%s) together exceed the "
-                                    "device (%s), however well memory is packed.",
-                                    plim__size(c, b->live.bytes), plim__size(c, b->request.bytes),
-                                    plim__size(c, b->total.bytes)));
-    plim__evidence_amount(c, plim_amount(need, PLIM_HOW_COMPUTED),
-                          plim__say(c,
-                                    "%s live + %s asked for = %s, against %s minus about %s for "
-                                    "the context.",
-                                    plim__size(c, need - b->request.bytes),
-                                    plim__size(c, b->request.bytes), plim__size(c, need),
-                                    plim__size(c, b->total.bytes), plim__size(c, fixed.bytes)));
+                  need > b->total.bytes ? 0.93 : 0.85, summary);
+    plim__evidence_amount(
+        c, plim_amount(need, PLIM_HOW_COMPUTED),
+        plim__say(c,
+                  "%s live + %s asked for = %s, against %s minus about %s for the "
+                  "context.",
+                  plim__size(c, need - b->request.bytes), request, plim__size(c, need), total,
+                  plim__size(c, fixed.bytes)));
     return true;
 }
 

@@ -45,6 +45,7 @@
     X(BUFFER_MAX, "buffer_max", "largest of those (kept by the scanner)")                          \
     X(HOST_USED, "host_used", "bytes of host memory in use")                                       \
     X(HOST_TOTAL, "host_total", "bytes of host memory")                                            \
+    X(HOST_SHARE, "host_share", "per cent of host memory in use")                                  \
     X(HOST_RSS, "rss", "resident bytes of one process")                                            \
     X(STAT_ALLOCATED, "stat_allocated", "allocated bytes in pasted statistics")                    \
     X(STAT_PEAK, "stat_peak", "peak of allocated bytes in pasted statistics")                      \
@@ -196,6 +197,7 @@ enum plim_oom_role {
     X(AT_BACKWARD, 0)                                                                              \
     X(AT_OPTIMIZER, 0)                                                                             \
     X(AT_ATTENTION, 0)                                                                             \
+    X(AT_SDPA, 0)                                                                                  \
     X(AT_LOGITS, 0)                                                                                \
     X(AT_VAE, 0)                                                                                   \
     X(AT_GATHER, 0)                                                                                \
