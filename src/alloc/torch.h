@@ -322,6 +322,7 @@ PLIM_MUST_USE enum plim_status plim_torch_check(const struct plim_torch *t, stru
  * plim_torch_restore() - take over segments and blocks from a snapshot, as if this allocator had made
  * them. Only on a fresh model. Registers the ranges with the device (which must have room). Segments
  * count as created in the order of the heap; statistics start as if everything had been allocated once.
+ * @order: (nullable) [heap->segments.n] indices of segments, oldest first; NULL: by address.
  * @streams, @pools: model indices for the heap's stream and pool indices.
  * @blocks: [heap->blocks.n] receives the handles of live blocks, PLIM_TORCH_NONE for free ones.
  * Expandable segments get one reservation for each (pool, stream), from the lowest mapped address.
@@ -329,8 +330,9 @@ PLIM_MUST_USE enum plim_status plim_torch_check(const struct plim_torch *t, stru
  */
 PLIM_MUST_USE enum plim_status plim_torch_restore(struct plim_torch *t,
                                                   const struct plim_heap *heap,
-                                                  const uint16_t *streams, const uint16_t *pools,
-                                                  uint64_t *blocks, struct plim_err *err);
+                                                  const uint32_t *order, const uint16_t *streams,
+                                                  const uint16_t *pools, uint64_t *blocks,
+                                                  struct plim_err *err);
 
 /* ---- the error text ----------------------------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 struct restore {
     struct plim_torch *t;
     const struct plim_heap *heap;
+    const uint32_t *order;   /* segments, oldest first; NULL: as they lie */
     const uint16_t *streams; /* heap's stream index -> model's */
     const uint16_t *pools;   /* heap's pool index -> model's */
     uint64_t *blocks;        /* out: handle of each heap block */
@@ -248,7 +249,8 @@ static enum plim_status restore_all(const struct restore *r, bool *done, struct 
             return plim__fail(err, PLIM_E_NOMEM, "no memory for the allocator model");
         }
     }
-    for (size_t k = 0; k < r->heap->segments.n; k++) {
+    for (size_t i = 0; i < r->heap->segments.n; i++) {
+        size_t k = r->order ? r->order[i] : i;
         const struct plim_segment *s = &r->heap->segments.items[k];
         if (done[k]) {
             continue;
@@ -256,6 +258,7 @@ static enum plim_status restore_all(const struct restore *r, bool *done, struct 
         if (s->expandable && on_pages(r, s, s->addr)) {
             PLIM_TRY(reservation(r, k, done, err));
         } else {
+            done[k] = true;
             PLIM_TRY(ordinary(r, s, err));
         }
     }
@@ -263,10 +266,15 @@ static enum plim_status restore_all(const struct restore *r, bool *done, struct 
 }
 
 enum plim_status plim_torch_restore(struct plim_torch *t, const struct plim_heap *heap,
-                                    const uint16_t *streams, const uint16_t *pools,
-                                    uint64_t *blocks, struct plim_err *err)
+                                    const uint32_t *order, const uint16_t *streams,
+                                    const uint16_t *pools, uint64_t *blocks, struct plim_err *err)
 {
-    struct restore r = {t, heap, streams, pools, blocks};
+    struct restore r = {t, heap, order, streams, pools, blocks};
+    for (size_t i = 0; order && i < heap->segments.n; i++) {
+        if (order[i] >= heap->segments.n) {
+            return plim__fail(err, PLIM_E_USAGE, "there is no segment %u to order", order[i]);
+        }
+    }
     if (t->blocks_n != 1) {
         return plim__fail(err, PLIM_E_USAGE, "a snapshot is taken over by a fresh model only");
     }

@@ -5,7 +5,7 @@
 /* One model with its device and its tables, ready for requests: what replay.c and selfcheck.c share. */
 
 #include "alloc/torch.h"
-#include "replay/replay.h"
+#include "replay/selfcheck.h"
 
 struct plim__stage {
     const struct plim_requests *q;
@@ -43,5 +43,12 @@ PLIM_MUST_USE enum plim_status plim__stage_restore(struct plim__stage *s, struct
 /* Run one request of `size` bytes (of an ALLOC; the others ignore it). *failed: out of memory. */
 PLIM_MUST_USE enum plim_status plim__stage_run(struct plim__stage *s, const struct plim_request *r,
                                                uint64_t size, bool *failed, struct plim_err *err);
+
+/* One pass of the self-check with the given changes of settings, which are [n] in order. */
+PLIM_MUST_USE enum plim_status plim__selfcheck_once(const struct plim_requests *requests,
+                                                    uint64_t capacity,
+                                                    const struct plim_settings_change *changes,
+                                                    uint32_t n, struct plim_selfcheck *out,
+                                                    struct plim_err *err);
 
 #endif

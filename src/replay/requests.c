@@ -349,6 +349,7 @@ void plim_requests_fini(struct plim_requests *requests)
     plim_vec_fini(&requests->items);
     plim_vec_fini(&requests->lanes);
     plim_vec_fini(&requests->start_slots);
+    plim_vec_fini(&requests->start_order);
     plim_heap_fini(&requests->start);
 }
 

@@ -105,7 +105,9 @@ struct plim_requests {
     bool complete;                   /* the trace holds the whole history: `start` is empty */
     struct plim_heap start;          /* at the first event */
     PLIM_VEC(uint32_t) start_slots;  /* slot of each block of start; PLIM_NO_ID for free ones */
-    struct plim_conf conf;           /* the settings of the recording */
+    PLIM_VEC(uint32_t) start_order; /* segments of start, oldest first; empty: by address */
+    uint32_t repairs;               /* corrections of start that the trace asked for */
+    struct plim_conf conf;          /* the settings of the recording */
     bool conf_known;                 /* false: the snapshot has none, or they cannot be parsed */
     uint64_t recorded_peak_reserved; /* in the recording, bytes */
     /* Bytes that the allocator could have in all: reserved + free at a failure in the recording; when

@@ -25,6 +25,8 @@ struct check {
     size_t gain;    /* next segment_alloc of the present allocation to be handed to the driver */
     uint64_t total; /* device bytes that size the reservations */
     PLIM_VEC(struct plim_range) reservations;
+    const struct plim_settings_change *changes; /* [n_changes], in the order of the requests */
+    uint32_t n_changes;
     bool stopped;
 };
 
@@ -94,6 +96,7 @@ static void on_event(void *ctx, const struct plim_torch_event *e)
         char model[96];
         entry_text(model, sizeof model, e->action, e->addr, e->size);
         differ(c, at, model);
+        c->out->model_addr = e->action == PLIM_ACTION_ALLOC ? e->addr : 0;
         return;
     }
     c->cursor = at + 1;
@@ -266,13 +269,29 @@ static enum plim_status compare_heaps(struct check *c, struct plim_err *err)
 
 /* ---- the walk ------------------------------------------------------------------------------------ */
 
+/* Apply the settings changes that come ahead of the next allocation. */
+static void change_settings(struct check *c, uint64_t allocs, uint32_t *next)
+{
+    while (*next < c->n_changes && c->changes[*next].alloc_index == allocs) {
+        struct plim_conf conf = *plim_torch_conf(c->stage.torch);
+        if (plim_conf_parse(&conf, plim_str_from(c->changes[*next].conf), NULL) == PLIM_OK) {
+            plim_torch_reconf(c->stage.torch, &conf);
+        }
+        ++*next;
+    }
+}
+
 static enum plim_status walk(struct check *c, struct plim_err *err)
 {
+    uint64_t allocs = 0;
+    uint32_t next = 0;
     for (size_t i = 0; i < c->q->items.n && !c->stopped; i++) {
         const struct plim_request *r = &c->q->items.items[i];
         struct plim_err why = {0};
         bool failed = false;
+        c->out->request = i;
         if (plim_request_kind(r) == PLIM_REQUEST_ALLOC) {
+            change_settings(c, allocs++, &next);
             set_room(c, r->size);
         }
         enum plim_status st = plim__stage_run(&c->stage, r, r->size, &failed, &why);
@@ -314,11 +333,17 @@ static enum plim_status check_run(struct check *c, struct plim_err *err)
     return walk(c, err);
 }
 
-enum plim_status plim_selfcheck(const struct plim_requests *requests, uint64_t capacity,
-                                struct plim_selfcheck *out, struct plim_err *err)
+enum plim_status plim__selfcheck_once(const struct plim_requests *requests, uint64_t capacity,
+                                      const struct plim_settings_change *changes,
+                                      uint32_t n_changes, struct plim_selfcheck *out,
+                                      struct plim_err *err)
 {
     struct plim_selfcheck result = {.complete = requests->complete, .event = PLIM_NO_EVENT};
-    struct check c = {.q = requests, .trace = &requests->device->trace, .out = &result};
+    struct check c = {.q = requests,
+                      .trace = &requests->device->trace,
+                      .out = &result,
+                      .changes = changes,
+                      .n_changes = n_changes};
     c.total = capacity
                   ? capacity
                   : plim_max_u64(requests->recorded_peak_reserved, requests->recorded_capacity);
@@ -334,4 +359,70 @@ enum plim_status plim_selfcheck(const struct plim_requests *requests, uint64_t c
         *out = result;
     }
     return st;
+}
+
+/* ---- settings changed at run time ----------------------------------------------------------------- */
+
+static uint64_t allocs_ahead(const struct plim_requests *q, size_t request)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < request && i < q->items.n; i++) {
+        n += plim_request_kind(&q->items.items[i]) == PLIM_REQUEST_ALLOC;
+    }
+    return n;
+}
+
+static bool equal_to_the_end(const struct plim_selfcheck *c)
+{
+    return c->differences == 0 && c->heap_compared && c->heap_equal;
+}
+
+/* The change at the place of the difference that gets furthest; false when none gets any further. */
+static enum plim_status best_change(const struct plim_requests *q, uint64_t capacity,
+                                    struct plim_selfcheck *at,
+                                    struct plim_settings_change changes[PLIM_SETTINGS_CHANGES],
+                                    uint32_t n, bool *found, struct plim_err *err)
+{
+    /* An empty text puts split limit, rounding and garbage collection back to their defaults. */
+    static const char *const candidates[] = {"", "max_split_size_mb:20", "expandable_segments:True",
+                                             "expandable_segments:False"};
+    struct plim_selfcheck best = *at;
+    struct plim_settings_change chosen = {allocs_ahead(q, at->request), NULL};
+    for (size_t i = 0; i < PLIM_COUNT_OF(candidates); i++) {
+        struct plim_selfcheck check;
+        changes[n] = (struct plim_settings_change){chosen.alloc_index, candidates[i]};
+        PLIM_TRY(plim__selfcheck_once(q, capacity, changes, n + 1, &check, err));
+        if (check.compared > best.compared) {
+            best = check;
+            chosen.conf = candidates[i];
+        }
+    }
+    *found = chosen.conf != NULL;
+    if (*found) {
+        changes[n] = chosen;
+        *at = best;
+    }
+    return PLIM_OK;
+}
+
+enum plim_status plim_selfcheck(const struct plim_requests *requests, uint64_t capacity,
+                                struct plim_selfcheck *out, struct plim_err *err)
+{
+    struct plim_selfcheck first, at;
+    struct plim_settings_change changes[PLIM_SETTINGS_CHANGES];
+    uint32_t n = 0;
+    bool found = true;
+    PLIM_TRY(plim__selfcheck_once(requests, capacity, NULL, 0, &first, err));
+    at = first;
+    while (requests->complete && found && at.differences > 0 && n < PLIM_SETTINGS_CHANGES) {
+        PLIM_TRY(best_change(requests, capacity, &at, changes, n, &found, err));
+        n += found;
+    }
+    *out = first;
+    if (n > 0 && equal_to_the_end(&at)) {
+        *out = at;
+        memcpy(out->changes, changes, n * sizeof changes[0]);
+        out->n_changes = n;
+    }
+    return PLIM_OK;
 }

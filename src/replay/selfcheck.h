@@ -13,11 +13,23 @@
  * reconstructed, and a difference may come from there: sizes of blocks that were freed before the
  * end are known only up to 1 MiB.
  *
+ * Settings may have been changed while the program ran; the snapshot only knows the last ones. When a complete
+ * history differs, the changes that programs make are tried at that place, and kept when with them all
+ * of the recording is reproduced.
+ *
  * Entries that the model does not write are not counted: snapshot, annotate, unknown kinds.
  * Threads: pure. Cost: as a replay, plus the comparison.
  */
 
 #include "replay/replay.h"
+
+/* Settings changed at run time, ahead of an allocation request. */
+struct plim_settings_change {
+    uint64_t alloc_index;
+    const char *conf; /* static */
+};
+
+#define PLIM_SETTINGS_CHANGES 8
 
 struct plim_selfcheck {
     uint64_t compared;    /* trace entries that are equal */
@@ -27,7 +39,11 @@ struct plim_selfcheck {
     bool complete;        /* the history begins with an empty heap */
     bool heap_compared;   /* the final heap was reached and compared */
     bool heap_equal;
-    uint32_t event;       /* of the difference: index in the trace, PLIM_NO_EVENT behind its end */
+    uint32_t event;      /* of the difference: index in the trace, PLIM_NO_EVENT behind its end */
+    uint64_t model_addr; /* of the difference: what the model handed out instead; 0: nothing */
+    size_t request;      /* of the difference: index into the requests */
+    struct plim_settings_change changes[PLIM_SETTINGS_CHANGES]; /* that explain the recording */
+    uint32_t n_changes;
     char difference[256]; /* for people: what was recorded and what the model did */
     char heap_difference[256];
 };

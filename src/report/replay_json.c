@@ -177,6 +177,15 @@ void plim_json_selfcheck(struct plim_jsonw *w, const struct plim_selfcheck *c)
     plim_jsonw_kv_u64(w, "segment_events_compared", c->segments);
     plim_jsonw_kv_u64(w, "differences", c->differences);
     plim_jsonw_kv_bool(w, "complete_history", c->complete);
+    plim_jsonw_key(w, "settings_changes");
+    plim_jsonw_array(w);
+    for (uint32_t i = 0; i < c->n_changes; i++) {
+        plim_jsonw_object(w);
+        plim_jsonw_kv_u64(w, "alloc_index", c->changes[i].alloc_index);
+        plim_jsonw_kv_text(w, "conf", c->changes[i].conf);
+        plim_jsonw_end(w);
+    }
+    plim_jsonw_end(w);
     plim_jsonw_key(w, "first_difference");
     if (c->differences == 0) {
         plim_jsonw_null(w);

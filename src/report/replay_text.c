@@ -222,6 +222,11 @@ void plim_text_selfcheck(struct plim_buf *out, const struct plim_selfcheck *c,
                     c->differences || (c->heap_compared && !c->heap_equal) ? "DIFFERS" : "EQUAL",
                     c->compared, c->total, c->segments, c->differences,
                     c->differences == 1 ? "" : "s");
+    for (uint32_t i = 0; i < c->n_changes; i++) {
+        plim_buf_printf(out,
+                        "settings were changed at run time: '%s' from allocation %" PRIu64 " on\n",
+                        c->changes[i].conf, c->changes[i].alloc_index);
+    }
     if (!c->complete) {
         plim_buf_text(out, "the trace begins in the middle; its start was reconstructed\n");
     }

@@ -223,7 +223,7 @@ static void restore_and_go_on(struct actor *a, const char *conf)
     assert_ok(plim_torch_export(a->w.t, &before, NULL));
     actor_make(&b, conf, 14, PLIM_ADDRESS_FIRST_FIT, 11);
     assert_true(before.blocks.n <= PLIM_COUNT_OF(handles));
-    assert_ok(plim_torch_restore(b.w.t, &before, same, same, handles, NULL));
+    assert_ok(plim_torch_restore(b.w.t, &before, NULL, same, same, handles, NULL));
     world_check(&b.w);
     assert_ok(plim_torch_export(b.w.t, &after, NULL));
     expect_same_heap(&before, &after);
@@ -282,7 +282,7 @@ static void an_inconsistent_heap_is_refused(void **state)
         blocks[1].addr = kind == 2 ? (3 << 20) + 512 : 3 << 20;
         segment.n_blocks = kind == 3 ? 3 : 2;
         segment.size = kind == 4 ? UINT64_MAX - 5 : 2 << 20;
-        assert_int_equal(plim_torch_restore(w.t, &heap, zero, zero, handles, NULL),
+        assert_int_equal(plim_torch_restore(w.t, &heap, NULL, zero, zero, handles, NULL),
                          kind == 0 ? PLIM_OK : PLIM_E_DATA);
         segment = good;
         world_drop(&w);
