@@ -6,7 +6,7 @@
 #include "report/replay.h"
 
 static enum plim_status self_check(struct plim_cli *cli, const struct plim_opts_replay *opts,
-                                   const struct plim_replay_input *in, struct plim_err *err)
+                                   struct plim_replay_input *in, struct plim_err *err)
 {
     struct plim_selfcheck check;
     uint64_t capacity = opts->device_memory.given ? opts->device_memory.value : 0;

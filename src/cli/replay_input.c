@@ -4,6 +4,8 @@
 
 #include "cli/replay_input.h"
 
+#include "replay/repair.h"
+
 static enum plim_status prepare(const struct plim_replay_words *words, struct plim_replay_input *in,
                                 struct plim_err *err)
 {
@@ -20,6 +22,7 @@ static enum plim_status prepare(const struct plim_replay_words *words, struct pl
                           (unsigned long long)device);
     }
     PLIM_TRY(plim_requests_build(&in->snapshot, (uint32_t)device, &options, &in->requests, err));
+    PLIM_TRY(plim_requests_repair(&in->requests, words->device_memory.value, 0, NULL, err));
     in->version = in->requests.conf.version;
     in->external = words->external.value;
     if (words->device_memory.given) {

@@ -3,6 +3,10 @@
 
 #include "diagnose/replayed.h"
 
+#include "replay/repair.h"
+
+#define REPAIR_BUDGET 1u /* times the trace: a diagnosis is quick */
+
 /* Is it about free bytes that could not be used? Then settings may matter. */
 static bool settings_may_matter(const struct plim_diagnosis *d)
 {
@@ -17,13 +21,21 @@ static bool settings_may_matter(const struct plim_diagnosis *d)
     return false;
 }
 
-static enum plim_status ask(const struct plim_requests *requests, const struct plim_diagnosis *d,
+static enum plim_status ask(struct plim_requests *requests, const struct plim_diagnosis *d,
                             struct plim_trials *out, struct plim_err *err)
 {
     struct plim_effects effects = {0};
     bool fragmented = d->set.verdict.cls == PLIM_CLASS_FRAGMENTATION;
-    enum plim_status st = plim_replay_effects(requests, d->failure.event, out->effects,
-                                              fragmented ? PLIM_TRIAL_COUNT : 1, &effects, err);
+    size_t n = fragmented ? PLIM_TRIAL_COUNT : 1;
+    enum plim_status st =
+        plim_replay_effects(requests, d->failure.event, out->effects, n, &effects, err);
+    if (st == PLIM_OK && !effects.reproduced && !requests->complete) {
+        uint64_t budget = REPAIR_BUDGET * (uint64_t)requests->device->trace.events.n;
+        st = plim_requests_repair(requests, 0, budget, NULL, err);
+        st = st == PLIM_OK
+                 ? plim_replay_effects(requests, d->failure.event, out->effects, n, &effects, err)
+                 : st;
+    }
     if (st == PLIM_E_NOMEM) {
         return st;
     }

@@ -10,6 +10,12 @@ struct trial {
     struct plim_replay_setup setup;
     struct plim_replay_result result;
     struct plim_effects *out;
+    uint64_t failures; /* of the recorded settings, up to the request */
+    enum {
+        ANEW_UNKNOWN,
+        ANEW_FAILS,
+        ANEW_SERVES
+    } anew; /* the recorded settings, started anew */
 };
 
 static enum plim_status try_conf(struct trial *t, const struct plim_conf *conf,
@@ -33,10 +39,19 @@ static bool serves(const struct plim_replay_result *r, uint64_t failures)
     return !r->last.failed && r->start_failed == 0 && r->num_ooms < failures;
 }
 
-/* One candidate. base: the recorded run, with `failures` of them. */
+/* Would the recorded settings serve the request from a fresh heap? Asked at most once. */
+static enum plim_status ask_anew(struct trial *t, struct plim_err *err)
+{
+    if (t->anew == ANEW_UNKNOWN) {
+        PLIM_TRY(try_conf(t, &t->q->conf, PLIM_START_ANEW, err));
+        t->anew = serves(&t->result, t->failures) ? ANEW_SERVES : ANEW_FAILS;
+    }
+    return PLIM_OK;
+}
+
+/* One candidate. base: what the recorded settings left unusable. */
 static enum plim_status one_effect(struct trial *t, struct plim_effect *e, uint64_t base,
-                                   uint64_t failures, bool anew_fits, uint64_t request,
-                                   struct plim_err *err)
+                                   uint64_t request, struct plim_err *err)
 {
     struct plim_conf conf;
     plim_conf_init(&conf, t->q->conf.version);
@@ -45,20 +60,21 @@ static enum plim_status one_effect(struct trial *t, struct plim_effect *e, uint6
     }
     conf.memory_fraction = t->q->conf.memory_fraction;
     PLIM_TRY(try_conf(t, &conf, PLIM_START_AS_WAS, err));
-    bool saved = serves(&t->result, failures);
+    bool saved = serves(&t->result, t->failures);
     if (!saved && !t->q->complete) {
-        if (anew_fits) {
+        PLIM_TRY(ask_anew(t, err));
+        if (t->anew == ANEW_SERVES) {
             return PLIM_OK;
         }
         PLIM_TRY(try_conf(t, &conf, PLIM_START_ANEW, err));
-        saved = serves(&t->result, failures);
+        saved = serves(&t->result, t->failures);
         e->from_anew = saved;
     }
     e->known = true;
     e->serves = saved;
     if (saved) {
-        e->gain =
-            plim_sub_sat(base, unusable(&t->result, plim_round_request(request, conf.roundup)));
+        uint64_t rounded = plim_round_request(request, conf.roundup);
+        e->gain = plim_sub_sat(base, unusable(&t->result, rounded));
     } else {
         e->alloc_index = t->result.first_oom.alloc_index;
     }
@@ -82,14 +98,9 @@ enum plim_status plim_replay_effects(const struct plim_requests *requests, uint3
         result.reproduced = t.result.last.failed && t.result.allocs == index + 1;
     }
     uint64_t base = unusable(&t.result, 0);
-    uint64_t failures = t.result.num_ooms;
-    bool anew_fits = false;
-    if (result.reproduced && !requests->complete) {
-        PLIM_TRY(try_conf(&t, &requests->conf, PLIM_START_ANEW, err));
-        anew_fits = serves(&t.result, failures);
-    }
+    t.failures = t.result.num_ooms;
     for (size_t i = 0; i < n && result.reproduced; i++) {
-        PLIM_TRY(one_effect(&t, &effects[i], base, failures, anew_fits, request, err));
+        PLIM_TRY(one_effect(&t, &effects[i], base, request, err));
     }
     *out = result;
     return PLIM_OK;

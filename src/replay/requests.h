@@ -100,15 +100,16 @@ struct plim_requests {
     const struct plim_device *device;     /* borrowed */
     PLIM_VEC(struct plim_request) items;
     PLIM_VEC(struct plim_lane) lanes;
-    uint32_t slots;                  /* most blocks that exist at the same time */
-    uint64_t allocs;                 /* ALLOC requests */
-    bool complete;                   /* the trace holds the whole history: `start` is empty */
-    struct plim_heap start;          /* at the first event */
-    PLIM_VEC(uint32_t) start_slots;  /* slot of each block of start; PLIM_NO_ID for free ones */
+    uint32_t slots;                 /* most blocks that exist at the same time */
+    uint64_t allocs;                /* ALLOC requests */
+    bool complete;                  /* the trace holds the whole history: `start` is empty */
+    struct plim_heap start;         /* at the first event */
+    PLIM_VEC(uint32_t) start_slots; /* slot of each block of start; PLIM_NO_ID for free ones */
     PLIM_VEC(uint32_t) start_order; /* segments of start, oldest first; empty: by address */
     uint32_t repairs;               /* corrections of start that the trace asked for */
-    struct plim_conf conf;          /* the settings of the recording */
-    bool conf_known;                 /* false: the snapshot has none, or they cannot be parsed */
+    bool start_verified;   /* from start on the model reproduces the recording (repair.h) */
+    struct plim_conf conf; /* the settings of the recording */
+    bool conf_known;       /* false: the snapshot has none, or they cannot be parsed */
     uint64_t recorded_peak_reserved; /* in the recording, bytes */
     /* Bytes that the allocator could have in all: reserved + free at a failure in the recording; when
      * none failed but some had to give the cache back first, the most it had. 0: not known. */

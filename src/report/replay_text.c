@@ -98,10 +98,16 @@ const char *const *plim_doubt_list(const struct plim_requests *q, struct plim_ar
     }
     const char **list = room;
     if (!q->complete) {
-        list[(*n)++] = q->device->trace.events.n == 0
-                           ? "The snapshot holds no trace: there is nothing to replay."
-                           : "The trace begins in the middle: what was there before was "
-                             "reconstructed from the final heap.";
+        list[(*n)++] =
+            q->device->trace.events.n == 0
+                ? "The snapshot holds no trace: there is nothing to replay."
+            : q->start_verified
+                ? "The trace begins in the middle: what was there before was reconstructed from "
+                  "the final "
+                  "heap. From there on the model reproduces the recording entry by entry."
+                : "The trace begins in the middle: what was there before was reconstructed from "
+                  "the final "
+                  "heap, and the model does not reproduce all of the recording from there.";
     }
     if (q->cap_seen) {
         list[(*n)++] =
