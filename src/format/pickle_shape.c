@@ -62,35 +62,42 @@ void plim__shapes_free(struct plim_shapes *s)
 
 /* -- reading holes ------------------------------------------------------------------------------- */
 
-static inline uint64_t load(const uint8_t *p, unsigned n)
+/* 8 bytes, little-endian. */
+static inline uint64_t load8(const uint8_t *p)
 {
     uint64_t v;
     memcpy(&v, p, sizeof(v));
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     v = __builtin_bswap64(v);
 #endif
-    return n >= 8 ? v : v & ((UINT64_C(1) << 8 * n) - 1);
+    return v;
+}
+
+/* The first n (1 to 8) bytes of 8. */
+static inline uint64_t load(const uint8_t *p, unsigned n)
+{
+    return load8(p) & UINT64_MAX >> (64 - 8 * n);
 }
 
 /* An integer of 0 to 2^63-1 in any of its binary forms; false for everything else. */
 static inline bool read_int(const uint8_t **p, uint64_t *v)
 {
+    static const uint8_t width[256] = {
+        [PLIM_OP_BININT1] = 1, [PLIM_OP_BININT2] = 2, [PLIM_OP_BININT] = 4};
     const uint8_t *q = *p;
-    unsigned n;
-    if (q[0] == PLIM_OP_LONG1) {
-        n = q[1];
-        q += 2;
-        if (n - 1u > 7u) {
-            return false;
-        }
-        *v = load(q, n);
-        *p = q + n;
-        return !(*v >> (8 * n - 1)); /* the sign bit of n bytes */
+    unsigned n = width[q[0]];
+    if (n > 0) {
+        *v = load(q + 1, n);
+        *p = q + 1 + n;
+        return *v <= INT32_MAX;
     }
-    n = q[0] == PLIM_OP_BININT1 ? 1 : q[0] == PLIM_OP_BININT2 ? 2 : q[0] == PLIM_OP_BININT ? 4 : 0;
-    *v = load(q + 1, n);
-    *p = q + 1 + n;
-    return n > 0 && *v <= INT32_MAX;
+    n = q[1];
+    if (q[0] != PLIM_OP_LONG1 || n - 1u > 7u) {
+        return false;
+    }
+    *v = load(q + 2, n);
+    *p = q + 2 + n;
+    return !(*v >> (8 * n - 1)); /* the sign bit of n bytes */
 }
 
 /* A BINGET or LONG_BINGET; false when it is none or leads nowhere. */
@@ -127,14 +134,14 @@ static inline bool read_action(const struct plim_pickle *vm, const uint8_t **p, 
  * are the fixed start of the next entry; should they differ, it is merely remembered twice. */
 static inline size_t body_bucket(const uint8_t *p)
 {
-    uint64_t hash = (load(p, 8) * UINT64_C(0x9e3779b97f4a7c15)) ^ load(p + 8, 8);
+    uint64_t hash = (load8(p) * UINT64_C(0x9e3779b97f4a7c15)) ^ load8(p + 8);
     return (size_t)(hash * UINT64_C(0xc4ceb9fe1a85ec53) >> 40) % PLIM_BODY_BUCKETS;
 }
 
 /* The last 8 bytes of a body of n: tells most bodies with the same start apart. */
 static inline uint64_t body_tail(const uint8_t *p, size_t n)
 {
-    return n >= 8 ? load(p + n - 8, 8) : load(p, (unsigned)n);
+    return n >= 8 ? load8(p + n - 8) : load(p, (unsigned)n);
 }
 
 /* The body at p [n ahead], if it is known; moved to the front of its bucket. */
@@ -247,9 +254,9 @@ static inline bool read_frames(struct plim_pickle *vm, const uint8_t **p, size_t
 
 static inline bool fixed_equal(const struct plim_shape_step *step, const uint8_t *p)
 {
-    uint64_t difference = (load(p, 8) ^ step->word[0]) & step->mask[0];
+    uint64_t difference = (load8(p) ^ step->word[0]) & step->mask[0];
     for (unsigned i = 1; i < step->words; i++) {
-        difference |= (load(p + 8 * i, 8) ^ step->word[i]) & step->mask[i];
+        difference |= (load8(p + 8 * i) ^ step->word[i]) & step->mask[i];
     }
     return difference == 0;
 }
