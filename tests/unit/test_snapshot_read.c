@@ -265,6 +265,60 @@ static void no_frames_differ_from_an_empty_list_of_frames(void **state)
     plim_snapshot_fini(&s);
 }
 
+#define ALLOC(addr) "{\"action\":\"alloc\",\"addr\":" addr ",\"size\":1}"
+
+static void traces_of_the_host_are_kept_apart_from_those_of_devices(void **state)
+{
+    (void)state;
+    static const char *const orders[] = {
+        "{\"segments\":[],\"host_traces\":[" ALLOC("1") "],\"device_traces\":[[" ALLOC(
+            "2") "," ALLOC("3") "],[" ALLOC("4") "]]}",
+        "{\"segments\":[],\"device_traces\":[[" ALLOC("2") "," ALLOC("3") "],[" ALLOC(
+            "4") "]],\"host_traces\":[" ALLOC("1") "]}",
+    };
+    for (size_t i = 0; i < PLIM_COUNT_OF(orders); i++) {
+        struct plim_snapshot s;
+        struct plim_err err;
+        assert_ok(read_snapshot(plim_str_from(orders[i]), &s, &err));
+        assert_int_equal(s.devices.n, 2);
+        assert_int_equal(s.devices.items[0].trace.events.n, 2);
+        assert_int_equal(s.devices.items[0].trace.events.items[1].addr, 3);
+        assert_int_equal(s.devices.items[0].trace.by_action[PLIM_ACTION_ALLOC], 2);
+        assert_int_equal(s.devices.items[1].trace.events.n, 1);
+        assert_int_equal(s.devices.items[1].trace.events.items[0].addr, 4);
+        plim_snapshot_fini(&s);
+    }
+}
+
+static void a_flat_list_of_entries_is_the_trace_of_device_0(void **state)
+{
+    (void)state;
+    struct plim_snapshot s;
+    struct plim_err err;
+    assert_ok(
+        read_snapshot(PLIM_STR("{\"device_traces\":[" ALLOC("1") "," ALLOC("2") "]}"), &s, &err));
+    assert_int_equal(s.devices.n, 1);
+    assert_int_equal(s.devices.items[0].trace.events.n, 2);
+    assert_true(s.has_traces);
+    plim_snapshot_fini(&s);
+}
+
+static void a_trace_named_for_two_devices_counts_once(void **state)
+{
+    (void)state;
+    struct plim_snapshot s;
+    struct plim_err err;
+    assert_ok(read_snapshot(
+        PLIM_STR("(dS'device_traces'\n(l(l(dS'action'\nS'alloc'\nsS'addr'\nI1\nsS'size'\nI1\n"
+                 "sap7\nag7\nas."),
+        &s, &err));
+    assert_int_equal(s.devices.items[0].trace.events.n, 1);
+    assert_int_equal(s.devices.items[1].trace.events.n, 0);
+    assert_int_equal(s.findings.n, 1);
+    assert_non_null(strstr(finding_text(&s, 0), "same list"));
+    plim_snapshot_fini(&s);
+}
+
 static void segments_named_twice_count_once(void **state)
 {
     (void)state;
@@ -319,6 +373,9 @@ int main(void)
         cmocka_unit_test(pinned_host_memory_is_summed),
         cmocka_unit_test(python_and_cpp_frames_of_old_versions_are_one_stack),
         cmocka_unit_test(no_frames_differ_from_an_empty_list_of_frames),
+        cmocka_unit_test(traces_of_the_host_are_kept_apart_from_those_of_devices),
+        cmocka_unit_test(a_flat_list_of_entries_is_the_trace_of_device_0),
+        cmocka_unit_test(a_trace_named_for_two_devices_counts_once),
         cmocka_unit_test(segments_named_twice_count_once),
         cmocka_unit_test(every_failed_allocation_is_survived),
     };
