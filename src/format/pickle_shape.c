@@ -361,7 +361,8 @@ size_t plim__shape_entry(struct plim_pickle *vm, const uint8_t *p, size_t n, str
     if (s->n == 0 || !has_room(vm)) {
         return 0;
     }
-    for (unsigned i = 0; i < s->n; i++) {
+    unsigned tries = s->rest > 0 ? 1 : s->n; /* while entries differ too much, only the last one */
+    for (unsigned i = 0; i < tries; i++) {
         unsigned k = i == 0 ? s->last : i <= s->last ? i - 1 : i; /* the last one first */
         f.number[HOLE_STREAM] = (uint64_t)vm->b->last_stream;
         f.number[HOLE_TIME] = 0;
