@@ -3,6 +3,7 @@
 """Memory snapshots whose cause is known by construction, made by the real PyTorch on a simulated GPU.
 
     python3 tests/integration/simgpu_env.py BUILD -- PYTHON tests/oracle/scenarios.py OUT [NAME ...]
+    (or --part=I/N in the place of names: the I-th of N parts of all scenes)
 
 Each scene is a small program in tests/oracle/scenes/ that ends in an out-of-memory error or not. For each,
 OUT/NAME.pickle is what _dump_snapshot() writes and OUT/NAME.json tells the truth: the class that is right,
@@ -135,6 +136,9 @@ def main(argv):
     out = argv[1]
     os.makedirs(out, exist_ok=True)
     names = argv[2:] or list(SCENES)
+    if names[0].startswith("--part="):
+        part, parts = map(int, names[0][7:].split("/"))
+        names = list(SCENES)[part::parts]
     gc.freeze()
     bad = [name for name in names if not run_in_child(name, out)]
     print(f"{len(names) - len(bad)} scenes in {out}" + (f"; failed: {' '.join(bad)}" if bad else ""))

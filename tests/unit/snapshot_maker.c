@@ -61,6 +61,22 @@ uint32_t maker_stack(struct maker *m, const char *name, const char *file, uint32
     return stack;
 }
 
+uint32_t maker_deep_stack(struct maker *m, const struct maker_frame *frames, size_t n)
+{
+    uint32_t ids[16], stack;
+    assert_true(n <= PLIM_COUNT_OF(ids));
+    for (size_t i = 0; i < n; i++) {
+        struct plim_frame f = {.line = frames[i].line};
+        assert_ok(
+            plim_intern_put(&m->snapshot.strings, plim_str_from(frames[i].name), &f.name, NULL));
+        assert_ok(
+            plim_intern_put(&m->snapshot.strings, plim_str_from(frames[i].file), &f.file, NULL));
+        assert_ok(plim_stacks_frame(&m->snapshot.stacks, f, &ids[i], NULL));
+    }
+    assert_ok(plim_stacks_stack(&m->snapshot.stacks, ids, n, &stack, NULL));
+    return stack;
+}
+
 static uint64_t new_segment(struct maker *m, uint64_t size, uint16_t pool, uint32_t stack)
 {
     uint64_t addr = m->next_addr;
@@ -197,4 +213,11 @@ void maker_finish(struct maker *m)
     for (size_t s = 0; s < m->n_segments; s++) {
         finish_segment(m, s, &device(m)->heap);
     }
+    struct plim_trace *trace = &device(m)->trace;
+    for (size_t i = 0; i < m->forget; i++) {
+        trace->by_action[trace->events.items[i].action]--;
+    }
+    trace->events.n -= m->forget;
+    memmove(trace->events.items, trace->events.items + m->forget,
+            trace->events.n * sizeof(trace->events.items[0]));
 }

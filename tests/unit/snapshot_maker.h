@@ -25,6 +25,7 @@ struct maker {
     uint16_t segment_pools[MAKER_BLOCKS];
     size_t n_blocks, n_segments;
     uint64_t time_us;
+    size_t forget; /* events at the start that the record lost; taken at maker_finish */
 };
 
 void maker_init(struct maker *m);
@@ -32,6 +33,13 @@ void maker_fini(struct maker *m);
 
 /* A stack of one user frame "name file:line" below a library frame. */
 uint32_t maker_stack(struct maker *m, const char *name, const char *file, uint32_t line);
+
+/* A stack of n frames, innermost first, each {name, file, line}. */
+struct maker_frame {
+    const char *name, *file;
+    uint32_t line;
+};
+uint32_t maker_deep_stack(struct maker *m, const struct maker_frame *frames, size_t n);
 
 /* Returns a handle for maker_free. A request under 1 MiB shares a segment, others get their own. */
 size_t maker_alloc(struct maker *m, uint64_t size, uint32_t stack);

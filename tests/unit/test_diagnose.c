@@ -153,6 +153,156 @@ static void loading_without_work_between_is_not_a_leak(void **state)
     assert_verdict(&options, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET);
 }
 
+/* A cache of 100 entries at its limit: each request evicts the oldest for a new one. */
+static void serve_with_bounded_cache(int requests)
+{
+    uint32_t cache = maker_stack(&maker, "put", "user.py", 30);
+    uint32_t work = maker_stack(&maker, "work", "user.py", 20);
+    size_t entries[100];
+    for (int i = 0; i < requests; i++) {
+        if (i >= 100) {
+            maker_free(&maker, entries[i % 100]);
+        }
+        entries[i % 100] = maker_alloc(&maker, 30 * PLIM_MIB, cache);
+        for (int k = 0; k < 4; k++) {
+            maker_free(&maker, maker_alloc_in(&maker, 2 * PLIM_MIB, 1000, work));
+        }
+    }
+}
+
+static void bounded_cache_in_a_short_record_is_not_a_leak(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    serve_with_bounded_cache(400);
+    size_t n = maker.snapshot.devices.items[0].trace.events.n;
+    maker.forget = n - n / 5; /* the record is shorter than an entry lives */
+    assert_verdict(&defaults, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_CACHED);
+}
+
+static void leak_that_has_filled_the_card_is_still_one_after_more_failures(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    uint32_t work = maker_stack(&maker, "work", "user.py", 20);
+    serve(300, 20 * PLIM_MIB, 300);
+    for (int i = 0; i < 200; i++) {
+        maker_oom(&maker, 20 * PLIM_MIB, 10 * PLIM_MIB, PLIM_NO_STACK);
+        maker_free(&maker, maker_alloc_in(&maker, 2 * PLIM_MIB, 1000, work));
+    }
+    maker_oom(&maker, 20 * PLIM_MIB, 10 * PLIM_MIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(10 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_LEAK, PLIM_SUBCLASS_GROWING_STACK);
+}
+
+static void leak_without_any_stacks_is_seen_by_growth_amid_work(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    maker_alloc(&maker, 4 * PLIM_GIB, PLIM_NO_STACK);
+    for (int i = 0; i < 600; i++) {
+        maker_alloc(&maker, 12 * PLIM_MIB, PLIM_NO_STACK);
+        for (int k = 0; k < 5; k++) {
+            maker_free(&maker, maker_alloc_in(&maker, 2 * PLIM_MIB, 1000, PLIM_NO_STACK));
+        }
+    }
+    maker_oom(&maker, 20 * PLIM_MIB, 10 * PLIM_MIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(19 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_LEAK, PLIM_SUBCLASS_GROWING_STACK);
+}
+
+/* `holes` segments of 256 MiB, all but 4 MiB of each stranded, below 16 GiB of other live memory. */
+static void fill_with_holes(int holes)
+{
+    uint32_t s = maker_stack(&maker, "keep", "user.py", 3);
+    for (int i = 0; i < 16; i++) {
+        maker_alloc(&maker, PLIM_GIB, s);
+    }
+    for (int i = 0; i < holes; i++) {
+        maker_strand(&maker, 256 * PLIM_MIB, 4 * PLIM_MIB, 0, s);
+    }
+}
+
+static void few_holes_are_the_usual_cost_of_caching(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    fill_with_holes(5);
+    maker_oom(&maker, 20 * PLIM_MIB, 10 * PLIM_MIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(18 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET);
+}
+
+static void the_same_holes_matter_to_a_large_request(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    fill_with_holes(5);
+    maker_oom(&maker, 700 * PLIM_MIB, 10 * PLIM_MIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(18 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_STRANDED);
+}
+
+static void holes_under_a_cap_are_named_before_the_cap(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    for (int i = 0; i < 16; i++) {
+        maker_strand(&maker, 512 * PLIM_MIB, 4 * PLIM_MIB, 0, PLIM_NO_STACK);
+    }
+    maker_oom(&maker, 2 * PLIM_GIB, 15 * PLIM_GIB, PLIM_NO_STACK);
+    struct plim_diagnose_options options = with_total(24 * PLIM_GIB);
+    options.facts.cap = plim_amount(9 * PLIM_GIB, PLIM_HOW_MEASURED);
+    assert_verdict(&options, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_STRANDED);
+}
+
+static void without_the_size_of_the_device_no_capacity_verdict_is_sure(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    maker_init(&maker);
+    maker_alloc(&maker, 4 * PLIM_GIB, PLIM_NO_STACK);
+    maker_oom(&maker, 2 * PLIM_GIB, PLIM_GIB, PLIM_NO_STACK);
+    maker_finish(&maker);
+    assert_ok(plim_diagnose(&maker.snapshot, &defaults, &d, NULL));
+    assert_int_equal(d.set.verdict.cls, PLIM_CLASS_CAPACITY);
+    assert_true(d.set.verdict.confidence <= 0.6);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void a_full_device_without_history_is_unknown(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct plim_diagnose_options options = with_total(24 * PLIM_GIB);
+    maker_init(&maker);
+    maker_alloc(&maker, 23 * PLIM_GIB, PLIM_NO_STACK);
+    maker.forget = 2;
+    maker_finish(&maker);
+    assert_ok(plim_diagnose(&maker.snapshot, &options, &d, NULL));
+    assert_int_equal(d.set.verdict.cls, PLIM_CLASS_UNKNOWN);
+    assert_true(d.set.unknowns.n > 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void a_failure_with_nothing_free_is_measured_too(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct plim_diagnose_options options = with_total(10 * PLIM_GIB);
+    maker_init(&maker);
+    maker_alloc(&maker, 9 * PLIM_GIB, PLIM_NO_STACK);
+    maker_oom(&maker, 2 * PLIM_GIB, 0, PLIM_NO_STACK);
+    maker_finish(&maker);
+    assert_ok(plim_diagnose(&maker.snapshot, &options, &d, NULL));
+    assert_int_equal(d.set.ledger.owner[PLIM_OWNER_FREE].how, PLIM_HOW_MEASURED);
+    assert_int_equal(d.set.ledger.owner[PLIM_OWNER_FREE].bytes, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
 static void a_snapshot_without_devices_is_an_error(void **state)
 {
     (void)state;
@@ -177,6 +327,15 @@ int main(void)
         cmocka_unit_test(list_that_only_grows_is_a_leak),
         cmocka_unit_test(cache_that_stopped_growing_is_not_a_leak),
         cmocka_unit_test(loading_without_work_between_is_not_a_leak),
+        cmocka_unit_test(bounded_cache_in_a_short_record_is_not_a_leak),
+        cmocka_unit_test(leak_that_has_filled_the_card_is_still_one_after_more_failures),
+        cmocka_unit_test(leak_without_any_stacks_is_seen_by_growth_amid_work),
+        cmocka_unit_test(few_holes_are_the_usual_cost_of_caching),
+        cmocka_unit_test(the_same_holes_matter_to_a_large_request),
+        cmocka_unit_test(holes_under_a_cap_are_named_before_the_cap),
+        cmocka_unit_test(without_the_size_of_the_device_no_capacity_verdict_is_sure),
+        cmocka_unit_test(a_full_device_without_history_is_unknown),
+        cmocka_unit_test(a_failure_with_nothing_free_is_measured_too),
         cmocka_unit_test(a_snapshot_without_devices_is_an_error),
     };
     return PLIM_RUN_TESTS("diagnose", tests);
