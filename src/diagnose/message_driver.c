@@ -95,13 +95,26 @@ void plim__judge_cumem(struct plim__case *c)
            "memory_allocated(); and `nvidia-smi`");
 }
 
+/* The loader's lines tell how the model was spread over the devices. */
+static void note_uneven_split(struct plim__case *c)
+{
+    struct plim_amount least = plim__field(c, PLIM_OOM_BUFFER_MIN);
+    struct plim_amount most = plim__field(c, PLIM_OOM_BUFFER_MAX);
+    if (plim_known(least) && plim_known(most) && most.bytes > 2 * least.bytes) {
+        plim__evidence_amount(
+            c, most,
+            plim__say(c,
+                      "The model is split unevenly: buffers from %s to %s for one "
+                      "device.",
+                      plim__size(c, least.bytes), plim__size(c, most.bytes)));
+    }
+}
+
 void plim__judge_ggml(struct plim__case *c)
 {
     struct plim_amount request = plim__field(c, PLIM_OOM_REQUEST);
     struct plim_amount total = plim__field(c, PLIM_OOM_TOTAL), free = plim__field(c, PLIM_OOM_FREE);
     struct plim_amount plan = plim__field(c, PLIM_OOM_PLAN);
-    struct plim_amount least = plim__field(c, PLIM_OOM_BUFFER_MIN);
-    struct plim_amount most = plim__field(c, PLIM_OOM_BUFFER_MAX);
     c->set->ledger.request = request;
     c->set->ledger.total = total;
     if (c->facts->seen[PLIM_OOM_MEANS_RECOVERED] >= c->event->line) {
@@ -112,14 +125,7 @@ void plim__judge_ggml(struct plim__case *c)
                      "Without pipeline parallelism the compute buffers are smaller.");
         return;
     }
-    if (plim_known(least) && plim_known(most) && most.bytes > 2 * least.bytes) {
-        plim__evidence_amount(
-            c, most,
-            plim__say(c,
-                      "The model is split unevenly: buffers from %s to %s for one "
-                      "device.",
-                      plim__size(c, least.bytes), plim__size(c, most.bytes)));
-    }
+    note_uneven_split(c);
     struct plim_amount need = plim_known(plan) ? plan : request;
     struct plim_amount room = plim_known(free) ? free : total;
     bool beyond = plim_known(need) && plim_known(room) && need.bytes > room.bytes;
@@ -211,6 +217,25 @@ void plim__judge_startup(struct plim__case *c)
                  plim__say(c, "Or share the device: --gpu-memory-utilization %.2f",
                            (double)free.bytes / (double)total.bytes - 0.02),
                  "The share counts from the whole device, so it has to be below what is free.");
+}
+
+/* "Raise the share" and a CUDA failure in one text: no share works. */
+void plim__judge_sglang(struct plim__case *c)
+{
+    plim__judge_fixed(c);
+    if (!plim__saw(c, PLIM_OOM_MEANS_TORCH_OOM)) {
+        return;
+    }
+    plim__verdict(
+        c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.6,
+        "With a smaller static share weights and cache do not fit, with a larger one the rest does "
+        "not: the sum exceeds the device.");
+    plim__evidence(c, PLIM_HOW_MEASURED, "Both opposite errors stand in the text.");
+    c->set->advice.n = 0;
+    plim__advice(c,
+                 "Put fewer bytes on each device: a quantized model, --tp-size, a smaller "
+                 "--chunked-prefill-size and --cuda-graph-max-bs",
+                 "No value of --mem-fraction-static can help.");
 }
 
 void plim__judge_growth(struct plim__case *c)

@@ -328,6 +328,7 @@ static const struct {
     {PLIM_OOM_MEANS_CUMEM_OOM, plim__judge_cumem},
     {PLIM_OOM_MEANS_GGML_OOM, plim__judge_ggml},
     {PLIM_OOM_MEANS_RUNNER_OOM, plim__judge_ggml},
+    {PLIM_OOM_MEANS_SGLANG_START, plim__judge_sglang},
     {PLIM_OOM_MEANS_VLLM_STARTUP_FREE, plim__judge_startup},
     {PLIM_OOM_MEANS_HOST_KILLED, plim__judge_killed},
     {PLIM_OOM_MEANS_HOST_CGROUP, plim__judge_killed},

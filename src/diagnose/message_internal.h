@@ -95,6 +95,7 @@ void plim__judge_vgpu(struct plim__case *c);
 void plim__judge_driver(struct plim__case *c); /* message_driver.c */
 void plim__judge_cumem(struct plim__case *c);
 void plim__judge_ggml(struct plim__case *c);
+void plim__judge_sglang(struct plim__case *c);
 void plim__judge_startup(struct plim__case *c);
 void plim__judge_killed(struct plim__case *c);
 void plim__judge_growth(struct plim__case *c);

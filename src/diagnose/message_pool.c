@@ -56,6 +56,16 @@ static bool sum_exceeds(struct plim__case *c, struct plim_amount live, struct pl
     return exceeds;
 }
 
+static void async_cap(struct plim__case *c, struct plim_amount cap)
+{
+    plim__verdict(c, PLIM_CLASS_CONFIGURATION, PLIM_SUBCLASS_ALLOCATOR_LIMIT, 0.88,
+                  plim__say(c,
+                            "A limit of %s set for this process was reached; the device has room.",
+                            plim__size(c, cap.bytes)));
+    plim__advice(c, "Raise or remove torch.cuda.set_per_process_memory_fraction(...)",
+                 "The limit, not the device, refused.");
+}
+
 void plim__judge_async(struct plim__case *c)
 {
     struct plim_amount live = plim__field(c, PLIM_OOM_ALLOCATED);
@@ -91,13 +101,7 @@ void plim__judge_async(struct plim__case *c)
                       0.9, "What is live and the request together exceed the device.");
         plim__advise_capacity(c);
     } else if (capped) {
-        plim__verdict(c, PLIM_CLASS_CONFIGURATION, PLIM_SUBCLASS_ALLOCATOR_LIMIT, 0.88,
-                      plim__say(c,
-                                "A limit of %s set for this process was reached; the device has "
-                                "room.",
-                                plim__size(c, cap.bytes)));
-        plim__advice(c, "Raise or remove torch.cuda.set_per_process_memory_fraction(...)",
-                     "The limit, not the device, refused.");
+        async_cap(c, cap);
     } else if (plim_known(free) &&
                free.bytes >= request.bytes + plim_max_u64(request.bytes / 10, 256 * PLIM_MIB)) {
         plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.5,

@@ -487,6 +487,22 @@ static void note_contexts(struct plim__case *c)
     }
 }
 
+/* Pasted statistics say what the allocator held. */
+static void note_statistics(struct plim__case *c)
+{
+    struct plim_amount allocated = plim__field(c, PLIM_OOM_STAT_ALLOCATED);
+    struct plim_amount peak = plim__field(c, PLIM_OOM_STAT_PEAK);
+    struct plim_amount reserved = plim__field(c, PLIM_OOM_STAT_RESERVED);
+    if (plim_known(allocated) && plim_known(reserved)) {
+        plim__evidence_amount(c, reserved,
+                              plim__say(c, "The statistics: %s allocated%s%s, %s reserved.",
+                                        plim__size(c, allocated.bytes),
+                                        plim_known(peak) ? ", at its peak " : "",
+                                        plim_known(peak) ? plim__size(c, peak.bytes) : "",
+                                        plim__size(c, reserved.bytes)));
+    }
+}
+
 /* What holds for every verdict: circumstances that the reader should know. */
 static void add_circumstances(struct plim__case *c)
 {
@@ -502,6 +518,7 @@ static void add_circumstances(struct plim__case *c)
                        "(usual in containers and on Windows).");
     }
     note_contexts(c);
+    note_statistics(c);
     struct plim_amount retries = plim__field(c, PLIM_OOM_STAT_RETRIES);
     if (plim_known(retries) && retries.bytes > 0) {
         plim__evidence_amount(c, retries,

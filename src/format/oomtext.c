@@ -215,7 +215,7 @@ static enum plim_status scan_stream(struct stream *s, struct plim_err *err)
         }
         PLIM_TRY(fill(s, err));
     }
-    plim__oom_builder_end(s->builder);
+    PLIM_TRY(plim__oom_builder_end(s->builder, err));
     return plim__oom_input_check(head, s->out->events.n > 0, s->name, err);
 }
 

@@ -381,12 +381,33 @@ bool plim__oom_builder_wants_lines(const struct plim__oom_builder *b)
     return b->open || b->table_left > 0;
 }
 
-void plim__oom_builder_end(struct plim__oom_builder *b)
+/* Pasted statistics that count failures, without any message: an event of their own. */
+static enum plim_status add_statistics(struct plim__oom_builder *b, uint64_t line,
+                                       struct plim_err *err)
+{
+    struct plim_oom_event event = {.meaning = PLIM_OOM_MEANS_TORCH_OOM,
+                                   .family = PLIM_OOM_FAMILY_TORCH,
+                                   .format = "torch-statistics",
+                                   .line = line,
+                                   .last_line = line,
+                                   .time_ms = PLIM_OOM_NO_TIME,
+                                   .rank = -1,
+                                   .pid = -1,
+                                   .copies = 1,
+                                   .ranks = 1};
+    return plim_vec_push(&b->out->events, err, event);
+}
+
+enum plim_status plim__oom_builder_end(struct plim__oom_builder *b, struct plim_err *err)
 {
     if (b->open) {
         last_event(b)->at_end = true;
     }
     plim__oom_builder_close(b);
+    const struct plim_oom_value *ooms = &b->out->session.field[PLIM_OOM_STAT_OOMS];
+    if (b->out->events.n == 0 && ooms->set && ooms->n > 0) {
+        PLIM_TRY(add_statistics(b, ooms->line, err));
+    }
     if (b->out->lines <= SMALL_LINES) {
         plim_vec_foreach (event, &b->out->events) {
             fill_from_session(b, event, true);
@@ -394,4 +415,5 @@ void plim__oom_builder_end(struct plim__oom_builder *b)
     } else if (b->out->events.n > 0) {
         fill_from_session(b, last_event(b), false);
     }
+    return PLIM_OK;
 }

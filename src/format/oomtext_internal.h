@@ -157,8 +157,10 @@ PLIM_MUST_USE enum plim_status plim__oom_builder_line(struct plim__oom_builder *
 /** plim__oom_builder_close() - end the open event, if there is one. */
 void plim__oom_builder_close(struct plim__oom_builder *b);
 
-/** plim__oom_builder_end() - the input is at its end: close what is open, spread session facts. */
-void plim__oom_builder_end(struct plim__oom_builder *b);
+/** plim__oom_builder_end() - the input is at its end: close what is open, spread session facts.
+ * Errors: PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim__oom_builder_end(struct plim__oom_builder *b,
+                                                     struct plim_err *err);
 
 /** plim__oom_builder_wants_lines() - every line is wanted now, with or without an anchor. */
 bool plim__oom_builder_wants_lines(const struct plim__oom_builder *b);
