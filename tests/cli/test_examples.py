@@ -131,6 +131,8 @@ class ExamplesTest(unittest.TestCase):
             if shown:
                 lines = "".join(line.rstrip() + "\n" for line in text.splitlines())
                 self.assertTrue(run_cases.glob_regex(shown + ["..."]).fullmatch(lines),
+                                f"{example.path} shows another answer than the program gives now; when the new one is "
+                                "right, run tests/cli/test_examples.py --refresh\n"
                                 f"$ {command}\nshown:\n" + "\n".join(shown) + f"\nsaid:\n{text}")
 
 
