@@ -194,7 +194,7 @@ static const struct plim_body *add_body(struct plim_pickle *vm, size_t bucket, c
     struct plim_shapes *s = vm->shapes;
     struct plim_body body = {.first = (uint32_t)s->bytes.n, .next = s->bucket[bucket]};
     body.n = (uint32_t)walk_body(vm, p, n);
-    body.tail = body_tail(p, body.n);
+    body.tail = body.n > 0 ? body_tail(p, body.n) : 0;
     if (body.n == 0 || s->bodies.n >= MAX_BODIES || s->bytes.n + body.n > MAX_BODY_BYTES ||
         plim_stacks_stack(&vm->b->snap.stacks, vm->b->ids.items, vm->b->ids.n, &body.stack, NULL) !=
             PLIM_OK ||
