@@ -159,6 +159,12 @@ static int by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* readdir() on a stream of our own. */
+static const struct dirent *next_entry(DIR *dir)
+{
+    return readdir(dir); // NOLINT(concurrency-mt-unsafe)
+}
+
 enum plim_status plim_dryrun_gather(struct plim_dryrun_run *run, struct plim_arena *arena,
                                     struct plim_err *err)
 {
@@ -166,7 +172,7 @@ enum plim_status plim_dryrun_gather(struct plim_dryrun_run *run, struct plim_are
     DIR *dir = opendir(run->folder);
     enum plim_status st = PLIM_OK;
     const struct dirent *entry;
-    while (dir != NULL && st == PLIM_OK && (entry = readdir(dir)) != NULL) {
+    while (dir != NULL && st == PLIM_OK && (entry = next_entry(dir)) != NULL) {
         char *end = NULL;
         uint64_t pid = strtoull(entry->d_name, &end, 10);
         if (end != entry->d_name && strcmp(end, ".txt") == 0) {

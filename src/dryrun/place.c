@@ -220,13 +220,19 @@ static enum plim_status put_default(struct env *env, const char *name, const cha
     return variable(name) != NULL ? PLIM_OK : put(env, name, value, err);
 }
 
+/* readdir() on a stream of our own. */
+static const struct dirent *next_entry(DIR *dir)
+{
+    return readdir(dir); // NOLINT(concurrency-mt-unsafe)
+}
+
 /* The core and every shell, for LD_PRELOAD: names are matched by SONAME, so they must all be there. */
 static const char *preload(const struct plim_dryrun_place *place, struct plim_arena *arena)
 {
     const char *list = place->core;
     DIR *dir = opendir(place->shells);
     const struct dirent *entry;
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir != NULL && (entry = next_entry(dir)) != NULL) {
         const char *so = strstr(entry->d_name, ".so.");
         if (so != NULL && strchr(so + 4, '.') == NULL) {
             list = plim_arena_sayf(arena, "%s:%s/%s", list, place->shells, entry->d_name);

@@ -41,7 +41,7 @@ static _Noreturn void child(const struct plim_dryrun_setup *setup, char **env, i
         (void)tcsetpgrp(STDIN_FILENO, getpid());
         (void)signal(SIGTTOU, SIG_DFL);
     }
-    (void)sigprocmask(SIG_SETMASK, mask, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, mask, NULL);
     if (setup->stdout_to_stderr) {
         (void)dup2(STDERR_FILENO, STDOUT_FILENO);
     }
@@ -121,7 +121,7 @@ static enum plim_status launch(const struct plim_dryrun_setup *setup, char **env
     for (size_t i = 0; i < PLIM_COUNT_OF(wanted); i++) {
         (void)sigaddset(&set, wanted[i]);
     }
-    if (pipe2(fds, O_CLOEXEC) != 0 || sigprocmask(SIG_BLOCK, &set, &before) != 0) {
+    if (pipe2(fds, O_CLOEXEC) != 0 || pthread_sigmask(SIG_BLOCK, &set, &before) != 0) {
         return plim__fail_errno(err, PLIM_E_OS, errno, "cannot start a command");
     }
     uint64_t start = now_ns();
@@ -133,7 +133,7 @@ static enum plim_status launch(const struct plim_dryrun_setup *setup, char **env
     if (pid < 0) {
         int error = errno;
         (void)close(fds[0]);
-        (void)sigprocmask(SIG_SETMASK, &before, NULL);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
         return plim__fail_errno(err, PLIM_E_OS, error, "cannot start a command");
     }
     int error = exec_error(fds[0]);
@@ -145,7 +145,7 @@ static enum plim_status launch(const struct plim_dryrun_setup *setup, char **env
         (void)tcsetpgrp(STDIN_FILENO, getpgrp());
         (void)signal(SIGTTOU, SIG_DFL);
     }
-    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         return no_command(setup, error, err);
     }
@@ -230,12 +230,18 @@ enum plim_status plim_dryrun_run(const struct plim_dryrun_setup *setup, struct p
     return st;
 }
 
+/* readdir() on a stream of our own. */
+static const struct dirent *next_entry(DIR *dir)
+{
+    return readdir(dir); // NOLINT(concurrency-mt-unsafe)
+}
+
 void plim_dryrun_clean(struct plim_dryrun_run *run)
 {
     DIR *dir = run->folder[0] ? opendir(run->folder) : NULL;
     if (dir != NULL) {
         const struct dirent *entry;
-        while ((entry = readdir(dir)) != NULL) {
+        while ((entry = next_entry(dir)) != NULL) {
             (void)unlinkat(dirfd(dir), entry->d_name, 0); /* "." and ".." refuse */
         }
         (void)closedir(dir);
