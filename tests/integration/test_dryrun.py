@@ -84,6 +84,16 @@ class WithoutTorchTest(DryrunCase):
         text = self.run_it("--", sys.executable, "-c", "import torch", PYTHONPATH=str(self.folder))
         self.assertIn(b"torch 2.9.0+cpu is a CPU build", text.stdout)
 
+    def test_looking_for_torch_is_not_importing_it(self):
+        """a program that looks whether PyTorch is there before it imports it is seen all the same"""
+        package = self.folder / "torch"
+        package.mkdir()
+        (package / "__init__.py").write_text("__version__ = '2.9.0+cpu'\nfrom . import version\n")
+        (package / "version.py").write_text("cuda = None\n")
+        code = "import importlib.util; assert importlib.util.find_spec('torch'); import torch"
+        out = self.json("--", sys.executable, "-c", code, PYTHONPATH=str(self.folder))
+        self.assertEqual(out["runs"][0]["outcome"], "cpu_build")
+
     def test_the_users_own_sitecustomize_runs(self):
         """a sitecustomize that was there before still runs"""
         (self.folder / "sitecustomize.py").write_text("import builtins\nbuiltins.mine = 5\n")

@@ -40,13 +40,14 @@ def chain():
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Calls hooks[name](module) once the module of that name was executed."""
+    """Calls hooks[name](module) once the module of that name was executed. Being asked for a spec is not
+    being imported: programs look whether a package is there."""
 
     def __init__(self, hooks):
         self.hooks = hooks
 
     def find_spec(self, name, path=None, target=None):
-        hook = self.hooks.pop(name, None)
+        hook = self.hooks.get(name)
         if hook is None:
             return None
         for finder in sys.meta_path:

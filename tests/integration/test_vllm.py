@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Real, unmodified vLLM on the simulated GPU: in one process, as a server in its default process layout with a
+real client, and on cards that are too small. Dummy weights, a model folder made here."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import plimtest  # noqa: E402
+import test_simgpu_torch  # noqa: E402
+import tiny_model  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+MIB = 1 << 20
+GIB = 1 << 30
+H100 = 81008 * MIB
+CONTEXT = 500 * MIB
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class VllmTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.python = test_simgpu_torch.interpreter("--vllm")
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        root = pathlib.Path(cls.folder.name)
+        cls.model = str(tiny_model.make(root / "model", "1b"))
+        # Compiled kernels are kept from one test to the next.
+        cls.env = plimtest.clean_environment(root / "home", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1",
+                                             DO_NOT_TRACK="1", VLLM_CACHE_ROOT=str(root / "vllm"),
+                                             TORCHINDUCTOR_CACHE_DIR=str(root / "inductor"),
+                                             TRITON_CACHE_DIR=str(root / "triton"))
+        cls.env["PATH"] = f"{pathlib.Path(cls.python).parent}:{cls.env['PATH']}"
+
+    def dryrun(self, gpu, *command):
+        """The command line of a dry run whose report goes to a file in the test's folder."""
+        self.report = pathlib.Path(self.folder.name) / f"{self._testMethodName}.json"
+        snapshot = pathlib.Path(self.folder.name) / f"{self._testMethodName}.pickle"
+        return [plimtest.PROGRAM, "dryrun", "--gpu", gpu, "--context", str(CONTEXT), "--format", "json",
+                "-o", str(self.report), "--snapshot", str(snapshot), "--timeout", "400s", "--",
+                *map(str, command)]
+
+    def finish(self, *command):
+        """Run to the end; (exit status of the program, its output)."""
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.env,
+                                timeout=450, check=False)
+        text = result.stdout.decode(errors="replace")
+        self.assertEqual(result.returncode, 0, text[-3000:])
+        self.out = json.loads(self.report.read_text())
+        self.assertEqual(plimtest.schema_complaints(self.out), [])
+        return self.out["runs"][0], text
+
+    def result_of(self, text):
+        line = [t for t in text.splitlines() if t.startswith("RESULT ")]
+        self.assertEqual(len(line), 1, text[-4000:])
+        return json.loads(line[0][len("RESULT "):])
+
+    def check_cache(self, tokens, total):
+        """The cache is what is left of 0.9 of the card after weights, context and activations."""
+        cache = tokens * tiny_model.kv_bytes_per_token("1b")
+        rest = total * 0.9 - cache - tiny_model.weight_bytes("1b") - CONTEXT
+        self.assertTrue(0 < rest < 3 * GIB, rest)
+        return cache
+
+    def test_in_one_process(self):
+        """in one process: requests are answered; weights, cache and device add up to the byte"""
+        run, text = self.finish(*self.dryrun("h100-80gb", self.python, HERE / "vllm_programs.py", "engine",
+                                             self.model))
+        out = self.result_of(text)
+        self.assertEqual(out["lengths"], [8, 8, 8])
+        self.assertEqual(out["total"], H100)
+        cache = self.check_cache(out["blocks"] * out["block_size"], H100)
+        self.assertGreaterEqual(out["allocated"], cache + tiny_model.weight_bytes("1b"))
+        self.assertLess(out["allocated"], cache + tiny_model.weight_bytes("1b") + GIB)
+        self.assertEqual(out["total"] - out["free"], out["reserved"] + CONTEXT)
+        self.assertEqual(run["outcome"], "fits")
+
+    def wait_until_healthy(self, server, port, log):
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            self.assertIsNone(server.poll(), log.read_text(errors="replace")[-4000:])
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                    if answer.status == 200:
+                        return
+            except OSError:
+                time.sleep(0.5)
+        self.fail("the server was not ready in time:\n" + log.read_text(errors="replace")[-4000:])
+
+    def test_server_in_its_default_process_layout(self):
+        """as a server with its own processes: a real client is answered, and the engine's memory is seen"""
+        port = free_port()
+        log = pathlib.Path(self.folder.name) / "server.log"
+        command = self.dryrun("h100-80gb", "vllm", "serve", self.model, "--load-format", "dummy",
+                              "--max-model-len", "8192", "--enforce-eager", "--gpu-memory-utilization", "0.9", "--host",
+                              "127.0.0.1", "--port", port)
+        with open(log, "wb") as sink:
+            server = subprocess.Popen(command, stdout=sink, stderr=sink, env=self.env)
+        try:
+            self.wait_until_healthy(server, port, log)
+            client = subprocess.run([self.python, str(HERE / "vllm_programs.py"), "client",
+                                     f"http://127.0.0.1:{port}"], capture_output=True, env=self.env, timeout=200,
+                                    check=False)
+            answers = self.result_of(client.stdout.decode() + client.stderr.decode())
+            self.assertEqual(answers["prompt"], len("hello world"))
+            self.assertEqual((answers["new"], answers["finish"], answers["chat"]), (8, "length", 5))
+            self.assertGreaterEqual(answers["pieces"], 2)  # how many is a matter of timing
+            self.assertEqual(answers["refused"], 400)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                self.assertIn("vllm:generation_tokens_total", answer.read().decode())
+        finally:
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                raise
+        self.assertEqual(server.returncode, 0, log.read_text(errors="replace")[-3000:])
+        out = json.loads(self.report.read_text())
+        self.assertEqual(plimtest.schema_complaints(out), [])
+        run = out["runs"][0]
+        self.assertEqual(run["outcome"], "fits")
+        engines = [p for p in run["processes"] if p["used_cuda"]]
+        self.assertEqual(len(engines), 1, run["processes"])
+        self.assertGreater(len(run["processes"]), 1, "API server and engine are processes of their own")
+        tokens = int(re.search(r"GPU KV cache size: ([\d,]+) tokens", log.read_text(errors="replace"))
+                     .group(1).replace(",", ""))
+        cache = self.check_cache(tokens, H100)
+        self.assertGreaterEqual(engines[0]["peak_reserved_bytes"], cache + tiny_model.weight_bytes("1b"))
+        self.assertLess(run["peak"]["device_bytes"], H100)
+
+    def test_a_card_that_is_too_small(self):
+        """on a card that is too small the server fails with its own words"""
+        run, text = self.finish(*self.dryrun("h100-80gb@3GiB", "vllm", "serve", self.model, "--load-format",
+                                             "dummy", "--max-model-len", "8192", "--enforce-eager", "--host",
+                                             "127.0.0.1", "--port", free_port()))
+        self.assertRegex(text, r"Free memory on device \S* ?\(2\.\d+/3\.0 GiB\) on startup is less than desired GPU "
+                               r"memory utilization")
+        self.assertIn(run["outcome"], ("failed", "out_of_memory"))
+        self.assertNotEqual(run.get("exit_status"), 0)
+
+    def test_a_cache_that_is_too_small(self):
+        """when the weights fit and one sequence does not, the engine says how much cache it needs"""
+        run, text = self.finish(*self.dryrun("h100-80gb@6GiB", "vllm", "serve", self.model, "--load-format",
+                                             "dummy", "--max-model-len", "131072", "--enforce-eager", "--host",
+                                             "127.0.0.1", "--gpu-memory-utilization", "0.9", "--port",
+                                             free_port()))
+        # 131,072 tokens of 32,768 bytes.
+        self.assertRegex(text, r"4\.0 GiB KV cache is needed, which is larger than the available KV cache memory")
+        self.assertIn(run["outcome"], ("failed", "out_of_memory"))
+
+
+if __name__ == "__main__":
+    plimtest.main()
