@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ import ci_summary
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "check"
 JOBS = str(os.cpu_count() or 2)
+STAGE_SECONDS = int(os.environ.get("PLIMSOLL_STAGE_SECONDS", "2400"))
 FUZZ_SECONDS = os.environ.get("PLIMSOLL_FUZZ_SECONDS", "15")
 
 
@@ -88,11 +90,24 @@ def run_stage(stage, log):
         for command in stage.commands:
             out.write(f"$ {command}\n")
             out.flush()
-            code = subprocess.run(["bash", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out,
-                                  stderr=subprocess.STDOUT, env=environment, check=False).returncode
-            if code != 0:
+            if not run_command(command, out, environment):
                 return False
     return True
+
+
+def run_command(command, out, environment):
+    """Run in a process group of its own, so that nothing of it is left when its time is over."""
+    with subprocess.Popen(["bash", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out,
+                          stderr=subprocess.STDOUT, env=environment, start_new_session=True) as process:
+        try:
+            return process.wait(timeout=STAGE_SECONDS) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out.write(f"\nstopped after {STAGE_SECONDS} s\n")
+            return False
+        except KeyboardInterrupt:
+            os.killpg(process.pid, signal.SIGINT)
+            raise
 
 
 def show_log(log):
@@ -137,6 +152,7 @@ def run(stages):
         print(f"{stage.name:12} {seconds:7.1f} s  {counts[0]:5} passed  {state}", flush=True)
         if stage.name in broken and not absent and log.exists():
             show_log(log)
+    print(f"{'all':12} {sum(r['seconds'] for r in results):7.1f} s", flush=True)
     (LOGS / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
