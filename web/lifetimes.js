@@ -12,8 +12,9 @@
   const STRIP = 90;
   const AGES = 33;
   let surface;
+  let strip;
   let hint;
-  let points = [];
+  let points = { x: new Float32Array(0), y: new Float32Array(0) };
 
   function range() {
     const { count } = Plim.data.lifetimes;
@@ -56,38 +57,41 @@
     for (let s = m.low; s <= m.high; s += each) { g.fillText(Plim.bytes(Math.pow(2, s)), LEFT - 6, m.yOf(s) + 4); }
     g.textAlign = 'center';
     for (let a = 0; a < m.oldest - 1; a += Math.ceil(60 / m.dx)) {
-      g.fillText(Plim.count(Math.pow(2, a)), LEFT + a * m.dx, height - STRIP - BOTTOM + 16);
+      g.fillText(Plim.count(Math.pow(2, a)), LEFT + a * m.dx, height - BOTTOM + 16);
     }
-    g.fillText('never freed', LEFT + (m.oldest - 0.5) * m.dx, height - STRIP - BOTTOM + 16);
-    g.fillText('lifetime in events', LEFT + (width - LEFT) / 2, height - STRIP - BOTTOM + 32);
+    g.fillText('never freed', LEFT + (m.oldest - 0.5) * m.dx, height - BOTTOM + 16);
+    g.fillText('lifetime in events', LEFT + (width - LEFT) / 2, height - BOTTOM + 32);
     g.textAlign = 'left';
   }
 
   function geometry(width, height) {
     const m = range();
     const dx = (width - LEFT - 6) / m.oldest;
-    const dy = (height - STRIP - BOTTOM - 8) / Math.max(1, m.high - m.low);
-    return { ...m, dx, dy, yOf: (log) => height - STRIP - BOTTOM - (log - m.low) * dy };
+    const dy = (height - BOTTOM - 8) / Math.max(1, m.high - m.low);
+    return { ...m, dx, dy, yOf: (log) => height - BOTTOM - (log - m.low) * dy };
   }
 
-  function drawPoints(g, m, keep) {
+  function drawPoints(g, m, keep, width, height) {
     const b = Plim.data.blocks;
     const chosen = Plim.state.sel !== null;
-    points = [];
+    const raster = Plim.raster(width, height);
+    const late = [];
+    const count = Math.max(1, Plim.data.meta.events);
+    points = { x: new Float32Array(b.addr.length).fill(-100), y: new Float32Array(b.addr.length) };
     for (let r = 0; r < b.addr.length; r++) {
       if (b.requested[r] <= 0 || (keep && !keep(b, r))) { continue; }
       const open = b.end[r] === NONE;
-      const x = LEFT + (open ? m.oldest - 1 + 0.15 + 0.7 * b.start[r] / Math.max(1, Plim.data.meta.events)
-        : Math.log2(lifeOf(b, r))) * m.dx;
-      const y = m.yOf(Math.log2(b.requested[r]));
-      const selected = chosen && Plim.isSelected(b, r);
-      points.push({ x, y, r });
-      g.fillStyle = selected ? Plim.colours.select : Plim.siteColour(b.site[r]);
-      g.globalAlpha = selected ? 1 : chosen ? 0.25 : 0.6;
-      const size = selected ? 5 : 2;
-      g.fillRect(x - size / 2, y - size / 2, size, size);
+      points.x[r] = LEFT + (open ? m.oldest - 1 + 0.15 + 0.7 * b.start[r] / count : Math.log2(lifeOf(b, r))) * m.dx;
+      points.y[r] = m.yOf(Math.log2(b.requested[r]));
+      if (chosen && Plim.isSelected(b, r)) { late.push(r); continue; }
+      raster.rect(points.x[r] - 1, points.y[r] - 1, 2, 2, raster.ink(Plim.siteColour(b.site[r])));
     }
+    raster.done();
+    g.globalAlpha = chosen ? 0.3 : 0.75;
+    g.drawImage(raster.canvas, 0, 0);
     g.globalAlpha = 1;
+    g.fillStyle = Plim.colours.select;
+    for (const r of late) { g.fillRect(points.x[r] - 2.5, points.y[r] - 2.5, 5, 5); }
   }
 
   /** Births of the blocks that are live at the moment, for the selected site or the suspects: generations. */
@@ -124,36 +128,41 @@
     const m = geometry(width, height);
     drawGrid(g, width, height, m);
     drawAxes(g, width, height, m);
-    drawPoints(g, m, Plim.filter());
-    drawGenerations(g, width, height);
+    drawPoints(g, m, Plim.filter(), width, height);
   }
 
+  /** Row of the point next to a place, or -1 when none is near. */
   function nearest(x, y) {
-    let best = null;
+    let best = -1;
     let least = 100;
-    for (const p of points) {
-      const d = (p.x - x) * (p.x - x) + (p.y - y) * (p.y - y);
-      if (d < least) { least = d; best = p; }
+    for (let r = 0; r < points.x.length; r++) {
+      const d = (points.x[r] - x) * (points.x[r] - x) + (points.y[r] - y) * (points.y[r] - y);
+      if (d < least) { least = d; best = r; }
     }
     return best;
   }
 
   Plim.lifetimesView = function () {
-    surface = Plim.surface({ label: 'Size of each allocation against its lifetime', height: 460, draw });
+    surface = Plim.surface({ label: 'Size of each allocation against its lifetime', height: 370, draw });
+    strip = Plim.surface({ label: 'When the live bytes of the selected place were allocated', height: STRIP, draw: drawGenerations });
     hint = Plim.el('p', { class: 'status' }, '\u00a0');
     surface.canvas.addEventListener('mousemove', (e) => {
-      const p = nearest(e.offsetX, e.offsetY);
+      const r = nearest(e.offsetX, e.offsetY);
       const b = Plim.data.blocks;
-      hint.textContent = p ? Plim.bytes(b.requested[p.r]) + ', lived ' + Plim.count(lifeOf(b, p.r)) + ' events' +
-        (b.end[p.r] === NONE ? ' and still does' : '') + ' \u00b7 ' + Plim.labelOf(b.stack[p.r]) : '\u00a0';
+      hint.textContent = r >= 0 ? Plim.bytes(b.requested[r]) + ', lived ' + Plim.count(lifeOf(b, r)) + ' events' +
+        (b.end[r] === NONE ? ' and still does' : '') + ' \u00b7 ' + Plim.labelOf(b.stack[r]) : '\u00a0';
     });
     surface.canvas.addEventListener('click', (e) => {
-      const p = nearest(e.offsetX, e.offsetY);
-      if (p) { Plim.selectBlock(Plim.data.blocks, p.r); } else { Plim.set({ sel: null }); }
+      const r = nearest(e.offsetX, e.offsetY);
+      if (r >= 0) { Plim.selectBlock(Plim.data.blocks, r); } else { Plim.set({ sel: null }); }
     });
     const view = Plim.el('div', {},
       Plim.el('p', { class: 'note' }, 'Shade: all allocations of the trace, counted. Points: blocks known singly, in the colour of their place.'),
-      surface.canvas, hint);
-    return { view, refresh: () => surface.redraw() };
+      surface.canvas, hint, strip.canvas);
+    const refresh = (names) => {
+      strip.redraw();
+      if (names.size > 1 || !names.has('t')) { surface.redraw(); }
+    };
+    return { view, refresh };
   };
 })();

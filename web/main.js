@@ -28,9 +28,12 @@
     return Plim.el('p', { class: 'note', id: 'aggregated' }, 'To stay small this page summarizes. ' + out.join(' ') + ' ' + more);
   }
 
+  /** What the views behind the tabs depend on; not the window of the timeline, which changes with each frame. */
+  const WATCHED = ['t', 't2', 'sel', 'colour', 'q', 'min', 'max', 'minlife', 'maxlife', 'stream', 'pool', 'tab', 'heap'];
+
   function refreshTab(names) {
     const tab = built.get(Plim.state.tab);
-    if (tab) { tab.refresh(names); }
+    if (tab && WATCHED.some((name) => names.has(name))) { tab.refresh(names); }
   }
 
   function showTab(tabs, panels) {
@@ -72,7 +75,7 @@
       holder.append(panel);
     });
     Plim.onChange((names) => {
-      if (names.has('tab')) { showTab(tabs, panels); } else if (names.size > 1 || !names.has('hover')) { refreshTab(names); }
+      if (names.has('tab')) { showTab(tabs, panels); } else { refreshTab(names); }
     });
     return { bar: Plim.el('div', { id: 'tabs' }, list, holder), show: () => showTab(tabs, panels) };
   }

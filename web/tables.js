@@ -6,7 +6,8 @@
 'use strict';
 
 (function () {
-  const MOST_ROWS = 300;
+  const MOST_ROWS = 200;
+  const QUIET_MS = 90; /* a list is filled when the moment has stood still for so long */
 
   function cellValue(row, column) {
     const cell = row.cells[column];
@@ -95,6 +96,12 @@
     linkRows();
   };
 
+  /** At once when something is chosen; when the moment moves, only once it stands still. */
+  function lazily(refresh) {
+    const later = Plim.debounce(QUIET_MS, refresh);
+    return (names) => { if (names.has('t')) { later(); } else { refresh(); } };
+  }
+
   /* ---- blocks at the moment ---- */
 
   function headed(id, heads) {
@@ -129,7 +136,7 @@
         ', ' + Plim.bytes(sum) + (rows.length > MOST_ROWS ? '; the ' + MOST_ROWS + ' largest are listed' : '') + '.';
       Plim.fill(table.tBodies[0], ...rows.slice(0, MOST_ROWS).map((r) => rowFor(heap.lives, r)));
     };
-    return { view, refresh };
+    return { view, refresh: lazily(refresh) };
   };
 
   /* ---- events around the moment ---- */
@@ -165,7 +172,7 @@
         : 'Events around the moment, of the ' + Plim.count(e.index.length) + ' that this page holds (of ' + Plim.count(m.events) + ').';
       Plim.fill(table.tBodies[0], ...rows);
     };
-    return { view, refresh };
+    return { view, refresh: lazily(refresh) };
   };
 
   /** Go behind an event and select the block that it is about. @param {number} i row of the events */

@@ -72,27 +72,47 @@
     return { series, columns, layers };
   }
 
-  /** Sums of blocks by group over the columns: each block adds at its start and takes away at its end. */
-  function groupLayers(width, groupOf, labelOf) {
-    const { from, to } = Plim.state;
+  /** Group of each row, and the twelve groups that hold most bytes for longest; kept until the filter changes. */
+  const GROUP_OF = {
+    site: (b, r) => b.site[r],
+    kind: (b, r) => Plim.categoryOf(b.stack[r]),
+    stream: (b, r) => b.stream[r],
+  };
+  let grouped = { key: '', places: new Uint8Array(0), top: [] };
+  const HIDDEN = 255;
+
+  function groupRows(way) {
+    const s = Plim.state;
     const b = Plim.data.blocks;
+    const key = [way, s.q, s.min, s.max, s.minlife, s.maxlife, s.stream, s.pool].join('|');
+    if (grouped.key === key) { return grouped; }
     const keep = Plim.filter();
     const totals = new Map();
-    for (let r = 0; r < b.addr.length; r++) {
-      if (b.end[r] <= from || b.start[r] > to || (keep && !keep(b, r))) { continue; }
-      const g = groupOf(b, r);
-      const life = Math.min(to, b.end[r]) - Math.max(from, b.start[r]);
-      totals.set(g, (totals.get(g) || 0) + b.size[r] * life);
+    const groups = new Float64Array(b.addr.length);
+    for (let r = 0; r < groups.length; r++) {
+      groups[r] = keep && !keep(b, r) ? -1 : GROUP_OF[way](b, r);
+      const life = Math.min(Plim.data.meta.events, b.end[r]) - b.start[r] + 1;
+      if (groups[r] >= 0) { totals.set(groups[r], (totals.get(groups[r]) || 0) + b.size[r] * life); }
     }
     const top = [...totals.entries()].sort((x, y) => y[1] - x[1]).slice(0, Plim.hues.length).map((e) => e[0]);
     const index = new Map(top.map((g, i) => [g, i]));
+    const places = Uint8Array.from(groups, (g) => (g < 0 ? HIDDEN : index.has(g) ? index.get(g) : top.length));
+    grouped = { key, places, top };
+    return grouped;
+  }
+
+  /** Sums of blocks by group over the columns: each block adds at its start and takes away at its end. */
+  function groupLayers(width, way, labelOf) {
+    const { from, to } = Plim.state;
+    const b = Plim.data.blocks;
+    const { places, top } = groupRows(way);
     const sums = [...top, null].map(() => new Float64Array(width + 1));
-    for (let r = 0; r < b.addr.length; r++) {
-      if (b.end[r] <= from || b.start[r] > to || (keep && !keep(b, r))) { continue; }
-      const at = index.get(groupOf(b, r));
-      const sum = sums[at === undefined ? top.length : at];
-      const left = Math.max(0, Math.floor((b.start[r] - from) / (to - from) * width));
-      const right = Math.min(width, Math.max(left + 1, Math.floor((b.end[r] - from) / (to - from) * width)));
+    const scale = width / (to - from);
+    for (let r = 0; r < places.length; r++) {
+      if (places[r] === HIDDEN || b.end[r] <= from || b.start[r] > to) { continue; }
+      const sum = sums[places[r]];
+      const left = Math.max(0, Math.floor((b.start[r] - from) * scale));
+      const right = Math.min(width, Math.max(left + 1, Math.floor((b.end[r] - from) * scale)));
       sum[left] += b.size[r];
       sum[right] -= b.size[r];
     }
@@ -102,13 +122,13 @@
     return layers;
   }
 
-  function currentLayers(width) {
+  function currentLayers(width, ledger) {
     const m = Plim.data.meta;
     switch (Plim.state.stack) {
-      case 'site': return groupLayers(width, (b, r) => b.site[r], (g) => Plim.sites.get(g) || '(no stack recorded)');
-      case 'kind': return groupLayers(width, (b, r) => Plim.categoryOf(b.stack[r]), (g) => m.categories[g]);
-      case 'stream': return groupLayers(width, (b, r) => b.stream[r], (g) => 'stream ' + m.streams[g]);
-      default: return ledgerLayers(width).layers;
+      case 'site': return groupLayers(width, 'site', (g) => Plim.sites.get(g) || '(no stack recorded)');
+      case 'kind': return groupLayers(width, 'kind', (g) => m.categories[g]);
+      case 'stream': return groupLayers(width, 'stream', (g) => 'stream ' + m.streams[g]);
+      default: return ledger.layers;
     }
   }
 
@@ -182,8 +202,8 @@
   }
 
   /** Ticks below the plot where segments came and went, retries and failures above it. */
-  function drawMarkers(g, width, height) {
-    const { series, columns } = ledgerLayers(width);
+  function drawMarkers(g, width, height, ledger) {
+    const { series, columns } = ledger;
     const c = Plim.colours;
     for (let x = 0; x < width; x++) {
       const i = columns[x];
@@ -228,31 +248,38 @@
     vertical(g, Plim.state.t, height, Plim.colours.select, 'moment', height - BOTTOM - 6);
   }
 
-  /** Blocks as rectangles: life by address, segments packed without the gaps between them. */
+  /** Blocks as rectangles: life by address, segments packed without the gaps between them. In the colour of their
+   * places, unless the map is coloured by something else. */
   function drawBlocks(g, width, height) {
-    const { from, to } = Plim.state;
+    const { from, to, t } = Plim.state;
     const { blocks, segments } = Plim.data;
     const keep = Plim.filter();
     const places = Plim.packedAddresses(segments, from, to);
-    const scale = (height - TOP - BOTTOM) / Math.max(1, places.total);
+    const high = height - TOP - BOTTOM;
+    const scale = high / Math.max(1, places.total);
     const perEvent = width / (to - from);
+    const raster = Plim.raster(width, high);
+    const select = raster.ink(Plim.colours.select);
     for (let r = 0; r < blocks.addr.length; r++) {
       if (blocks.end[r] <= from || blocks.start[r] > to) { continue; }
       const at = places.of(blocks.addr[r]);
       if (at < 0 || (keep && !keep(blocks, r))) { continue; }
       const left = Math.max(0, (blocks.start[r] - from) * perEvent);
       const right = Math.min(width, (blocks.end[r] - from) * perEvent);
-      g.fillStyle = Plim.isSelected(blocks, r) ? Plim.colours.select : Plim.blockColour(blocks, r, Plim.state.t);
-      const high = blocks.size[r] * scale;
-      g.fillRect(LEFT + left, height - BOTTOM - at * scale - high, Math.max(0.5, right - left),
-        high > 3 ? high - 0.7 : Math.max(0.5, high));
+      const colour = Plim.state.colour === 'state' ? Plim.siteColour(blocks.site[r]) : Plim.blockColour(blocks, r, t);
+      const ink = Plim.isSelected(blocks, r) ? select : raster.ink(colour);
+      const tall = blocks.size[r] * scale;
+      raster.rect(left, high - at * scale - tall, right - left, tall > 3 ? tall - 1 : tall, ink);
     }
+    raster.done();
+    g.drawImage(raster.canvas, LEFT, TOP);
     return places.total;
   }
 
   /** Where addresses lie when all segments that a window sees are put one behind the other. */
   Plim.packedAddresses = function (segments, from, to) {
-    const rows = Array.from(Plim.byAddress(segments)).filter((r) => segments.start[r] <= to && segments.end[r] > from);
+    Plim.data.segmentOrder = Plim.data.segmentOrder || Plim.byAddress(segments);
+    const rows = Plim.data.segmentOrder.filter((r) => segments.start[r] <= to && segments.end[r] > from);
     const starts = [];
     const offsets = [];
     let total = 0;
@@ -275,13 +302,14 @@
     const width = Math.floor(fullWidth - LEFT - 8);
     const c = Plim.colours;
     const m = Plim.data.meta;
+    const ledger = ledgerLayers(width);
     let most;
     let scale;
     if (Plim.state.stack === 'blocks') {
       most = drawBlocks(g, width, height);
       scale = (height - TOP - BOTTOM) / Math.max(1, most);
     } else {
-      const layers = currentLayers(width);
+      const layers = currentLayers(width, ledger);
       most = highest(layers, width) * 1.02;
       const limit = Plim.state.stack === 'ledger' ? m.capacity || m.total || 0 : 0;
       if (limit > 0 && limit < most * 3) { most = Math.max(most, limit * 1.04); }
@@ -291,7 +319,7 @@
       legend(layers);
     }
     drawAxes(g, width, height, most, scale);
-    drawMarkers(g, width, height);
+    drawMarkers(g, width, height, ledger);
     drawMoments(g, height);
   }
 
