@@ -40,7 +40,7 @@ void plim_lives_fini(struct plim_lives *lives)
 
 static enum plim_status open_segment(struct pairing *p, struct plim_life life, struct plim_err *err)
 {
-    struct plim_range range = {life.addr, life.size, p->lives.segments.n};
+    struct plim_addr_range range = {life.addr, life.size, p->lives.segments.n};
     life.requested = life.size;
     life.freed = life.end = PLIM_LIFE_OPEN;
     PLIM_TRY(plim_vec_push(&p->lives.segments, err, life));
@@ -104,7 +104,7 @@ static void free_completed(struct pairing *p, uint32_t i)
     }
 }
 
-static void end_segment(struct pairing *p, const struct plim_range *range, uint32_t i)
+static void end_segment(struct pairing *p, const struct plim_addr_range *range, uint32_t i)
 {
     p->lives.segments.items[range->id].end = i + 1;
     p->lives.segments.items[range->id].freed = i + 1;
@@ -127,11 +127,11 @@ static enum plim_status unmap(struct pairing *p, uint32_t i, struct plim_err *er
 {
     uint64_t at = p->events[i].addr, end = plim_add_sat(at, p->events[i].size);
     while (at < end) {
-        const struct plim_range *found = plim_ranges_find(&p->present, at);
+        const struct plim_addr_range *found = plim_ranges_find(&p->present, at);
         if (!found) {
             return PLIM_OK;
         }
-        struct plim_range run = *found;
+        struct plim_addr_range run = *found;
         uint64_t run_end = plim_add_sat(run.addr, run.size);
         struct plim_life rest = p->lives.segments.items[run.id];
         end_segment(p, &run, i);
@@ -155,7 +155,7 @@ static enum plim_status unmap(struct pairing *p, uint32_t i, struct plim_err *er
 static enum plim_status pair_event(struct pairing *p, uint32_t i, struct plim_err *err)
 {
     const struct plim_event *e = &p->events[i];
-    struct plim_range range;
+    struct plim_addr_range range;
     switch ((int)e->action) {
     case PLIM_ACTION_ALLOC:
         p->lives.allocations++;

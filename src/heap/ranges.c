@@ -74,7 +74,7 @@ static enum plim_status split_chunk(struct plim_ranges *ranges, size_t at, struc
     return PLIM_OK;
 }
 
-enum plim_status plim_ranges_put(struct plim_ranges *ranges, struct plim_range range,
+enum plim_status plim_ranges_put(struct plim_ranges *ranges, struct plim_addr_range range,
                                  struct plim_err *err)
 {
     struct plim_ranges_chunk *chunk;
@@ -105,8 +105,8 @@ enum plim_status plim_ranges_put(struct plim_ranges *ranges, struct plim_range r
 }
 
 /* The last range that starts at or before addr, with where it is; NULL when there is none. */
-static struct plim_range *last_before(const struct plim_ranges *ranges, uint64_t addr, size_t *at,
-                                      uint32_t *rank)
+static struct plim_addr_range *last_before(const struct plim_ranges *ranges, uint64_t addr,
+                                           size_t *at, uint32_t *rank)
 {
     if (ranges->chunks.n == 0) {
         return NULL;
@@ -116,19 +116,19 @@ static struct plim_range *last_before(const struct plim_ranges *ranges, uint64_t
     return *rank > 0 ? &ranges->chunks.items[*at]->items[*rank - 1] : NULL;
 }
 
-struct plim_range *plim_ranges_find(const struct plim_ranges *ranges, uint64_t addr)
+struct plim_addr_range *plim_ranges_find(const struct plim_ranges *ranges, uint64_t addr)
 {
     size_t at;
     uint32_t rank;
-    struct plim_range *range = last_before(ranges, addr, &at, &rank);
+    struct plim_addr_range *range = last_before(ranges, addr, &at, &rank);
     return range && addr - range->addr < range->size ? range : NULL;
 }
 
-bool plim_ranges_take(struct plim_ranges *ranges, uint64_t addr, struct plim_range *out)
+bool plim_ranges_take(struct plim_ranges *ranges, uint64_t addr, struct plim_addr_range *out)
 {
     size_t at;
     uint32_t rank;
-    struct plim_range *range = last_before(ranges, addr, &at, &rank);
+    struct plim_addr_range *range = last_before(ranges, addr, &at, &rank);
     if (!range || range->addr != addr) {
         return false;
     }

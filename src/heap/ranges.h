@@ -15,7 +15,7 @@
 
 #define PLIM_RANGES_CHUNK 256u
 
-struct plim_range {
+struct plim_addr_range {
     uint64_t addr;
     uint64_t size; /* bytes */
     uint64_t id;   /* the caller's */
@@ -23,7 +23,7 @@ struct plim_range {
 
 struct plim_ranges_chunk {
     uint32_t n; /* 1 .. PLIM_RANGES_CHUNK */
-    struct plim_range items[PLIM_RANGES_CHUNK];
+    struct plim_addr_range items[PLIM_RANGES_CHUNK];
 };
 
 struct plim_ranges {
@@ -35,14 +35,14 @@ void plim_ranges_fini(struct plim_ranges *ranges);
 
 /** plim_ranges_put() - add a range; one with the same start is replaced. Errors: PLIM_E_NOMEM.
  * Cost: O(log n + chunk). */
-PLIM_MUST_USE enum plim_status plim_ranges_put(struct plim_ranges *ranges, struct plim_range range,
-                                               struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_ranges_put(struct plim_ranges *ranges,
+                                               struct plim_addr_range range, struct plim_err *err);
 
 /** plim_ranges_find() - the range that covers addr, or NULL. Borrowed until the next change. */
-struct plim_range *plim_ranges_find(const struct plim_ranges *ranges, uint64_t addr);
+struct plim_addr_range *plim_ranges_find(const struct plim_ranges *ranges, uint64_t addr);
 
 /** plim_ranges_take() - remove the range that starts at addr; false when there is none.
  * @out: nullable, receives it. */
-bool plim_ranges_take(struct plim_ranges *ranges, uint64_t addr, struct plim_range *out);
+bool plim_ranges_take(struct plim_ranges *ranges, uint64_t addr, struct plim_addr_range *out);
 
 #endif

@@ -45,11 +45,11 @@ static enum plim_status add_range(struct plim_walk *walk, uint64_t addr, uint64_
         PLIM_TRY(plim_vec_push(&walk->segments, err, segment));
     }
     contribute(walk, &segment, false);
-    return plim_ranges_put(&walk->ranges, (struct plim_range){addr, size, index}, err);
+    return plim_ranges_put(&walk->ranges, (struct plim_addr_range){addr, size, index}, err);
 }
 
-static enum plim_status drop_range(struct plim_walk *walk, uint64_t addr, struct plim_range *gone,
-                                   struct plim_err *err)
+static enum plim_status drop_range(struct plim_walk *walk, uint64_t addr,
+                                   struct plim_addr_range *gone, struct plim_err *err)
 {
     if (!plim_ranges_take(&walk->ranges, addr, gone)) {
         gone->size = 0;
@@ -91,7 +91,7 @@ static enum plim_status unmap_pages(struct plim_walk *walk, const struct plim_ev
 {
     uint64_t at = e->addr, end = plim_add_sat(e->addr, e->size);
     while (at < end) {
-        struct plim_range *range = plim_ranges_find(&walk->ranges, at), gone;
+        struct plim_addr_range *range = plim_ranges_find(&walk->ranges, at), gone;
         if (!range) {
             return PLIM_OK;
         }
@@ -114,7 +114,7 @@ static void change_block(struct plim_walk *walk, uint64_t addr, uint64_t size, b
 {
     uint64_t at = addr, end = plim_add_sat(addr, size);
     while (at < end) {
-        const struct plim_range *range = plim_ranges_find(&walk->ranges, at);
+        const struct plim_addr_range *range = plim_ranges_find(&walk->ranges, at);
         if (!range) {
             return;
         }
@@ -191,7 +191,7 @@ enum plim_status plim_walk_init(struct plim_walk *walk, const struct plim_device
 enum plim_status plim_walk_step(struct plim_walk *walk, struct plim_err *err)
 {
     const struct plim_event *e = &walk->trace->events.items[walk->position++];
-    struct plim_range gone;
+    struct plim_addr_range gone;
     uint64_t stranded = walk->now.stranded;
     switch ((int)e->action) {
     case PLIM_ACTION_ALLOC:
