@@ -32,9 +32,9 @@ static enum plim_status ask(struct plim_requests *requests, const struct plim_di
     if (st == PLIM_OK && !effects.reproduced && !requests->complete) {
         uint64_t budget = REPAIR_BUDGET * (uint64_t)requests->device->trace.events.n;
         st = plim_requests_repair(requests, 0, budget, NULL, err);
-        st = st == PLIM_OK
-                 ? plim_replay_effects(requests, d->failure.event, out->effects, n, &effects, err)
-                 : st;
+        if (st == PLIM_OK && requests->start_verified) {
+            st = plim_replay_effects(requests, d->failure.event, out->effects, n, &effects, err);
+        }
     }
     if (st == PLIM_E_NOMEM) {
         return st;

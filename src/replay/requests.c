@@ -223,12 +223,56 @@ static enum plim_status step(struct plim__builder *b, size_t *i, struct plim_err
 
 /* ---- before the walk --------------------------------------------------------------------------- */
 
+/* Take up to `bytes` from a gap; what is left of it. */
+static uint64_t shrink(struct plim_block *gap, uint64_t bytes)
+{
+    bytes = plim_min_u64(bytes, gap->size);
+    gap->addr += bytes;
+    gap->size -= bytes;
+    return bytes;
+}
+
+/*
+ * The reconstructed heap knows rounding to 512 bytes. With roundup_power2_divisions blocks are larger, and
+ * with max_split_size_mb large ones are not split: the rest is taken from the gap behind. Gaps that vanish
+ * are dropped.
+ */
+static void apply_rounding(struct plim_requests *q)
+{
+    size_t kept = 0;
+    plim_vec_foreach (s, &q->start.segments) {
+        size_t first = s->first_block, n = s->n_blocks;
+        s->first_block = (uint32_t)kept;
+        for (size_t i = first; i < first + n; i++) {
+            struct plim_block b = q->start.blocks.items[i];
+            bool gap_behind = i + 1 < first + n && b.state != PLIM_BLOCK_INACTIVE &&
+                              q->start.blocks.items[i + 1].state == PLIM_BLOCK_INACTIVE;
+            if (gap_behind && b.requested > 0 && b.requested < PLIM_TORCH_TOO_LARGE) {
+                uint64_t want = plim_round_request(b.requested, q->conf.roundup);
+                struct plim_block *gap = &q->start.blocks.items[i + 1];
+                if (want >= q->conf.max_split && gap->size < q->conf.max_non_split_rounding) {
+                    want = b.size + gap->size; /* not split: the rest belongs to it */
+                }
+                b.size += shrink(gap, plim_sub_sat(want, b.size));
+            }
+            if (b.size > 0) {
+                q->start.blocks.items[kept++] = b;
+            }
+        }
+        s->n_blocks = (uint32_t)(kept - s->first_block);
+    }
+    q->start.blocks.n = kept;
+}
+
 static enum plim_status start_heap(struct plim__builder *b, struct plim_err *err)
 {
     struct plim_requests *q = b->q;
     struct plim_moment_gaps gaps = {0};
     PLIM_TRY(plim_heap_at(q->device, 0, NULL, &q->start, &gaps, err));
     q->doubts.start_gaps = gaps.outside + gaps.unknown_allocs + gaps.unknown_segments;
+    if (b->rounds_up || q->conf.max_split != UINT64_MAX) {
+        apply_rounding(q);
+    }
     PLIM_TRY(plim_vec_reserve(&q->start_slots, q->start.blocks.n, err));
     plim_vec_foreach (block, &q->start.blocks) {
         uint32_t slot = PLIM_NO_ID;

@@ -117,6 +117,13 @@ static bool inside_reservation(const struct check *c, uint64_t addr)
     return false;
 }
 
+/* A hostile trace may name an address twice, or one that no driver gives. */
+static bool is_usable(const struct check *c, uint64_t addr)
+{
+    return addr != 0 && addr % PLIM_TORCH_MIN_BLOCK == 0 &&
+           !plim_map_get(&c->stage.device.ranges, addr);
+}
+
 /* A new reservation begins where the next page outside the known ones was mapped. */
 static bool script_reserve(struct check *c, uint64_t size, uint64_t *addr)
 {
@@ -124,9 +131,10 @@ static bool script_reserve(struct check *c, uint64_t size, uint64_t *addr)
         const struct plim_event *e = &c->trace->events.items[i];
         if (e->action == PLIM_ACTION_SEGMENT_MAP && !inside_reservation(c, e->addr)) {
             *addr = e->addr;
-            return plim_vec_push(&c->reservations, NULL,
+            return is_usable(c, e->addr) &&
+                   plim_vec_push(&c->reservations, NULL,
                                  (struct plim_range){e->addr, plim_add_sat(e->addr, size)}) ==
-                   PLIM_OK;
+                       PLIM_OK;
         }
     }
     return false;
@@ -158,7 +166,7 @@ static bool script(void *ctx, enum plim_driver_call call, uint64_t size, uint64_
         if (e->action == PLIM_ACTION_SEGMENT_ALLOC) {
             c->gain = i + 1;
             *addr = e->addr;
-            return true;
+            return is_usable(c, e->addr);
         }
     }
     return false;
@@ -344,10 +352,8 @@ enum plim_status plim__selfcheck_once(const struct plim_requests *requests, uint
                       .out = &result,
                       .changes = changes,
                       .n_changes = n_changes};
-    c.total = capacity
-                  ? capacity
-                  : plim_max_u64(requests->recorded_peak_reserved, requests->recorded_capacity);
-    c.total = plim_min_u64(plim_max_u64(c.total, PLIM_GIB), MOST);
+    uint64_t guess = plim_max_u64(requests->recorded_peak_reserved, requests->recorded_capacity);
+    c.total = plim_min_u64(capacity ? capacity : plim_max_u64(guess, PLIM_GIB), MOST);
     for (int a = 0; a < PLIM_ACTION_COUNT; a++) {
         result.total +=
             comparable(&c, (enum plim_action)a) ? requests->device->trace.by_action[a] : 0;

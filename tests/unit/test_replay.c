@@ -10,6 +10,7 @@
 
 #include "alloc/torch.h"
 #include "replay/bound.h"
+#include "replay/repair.h"
 #include "replay/selfcheck.h"
 #include "replay/tune.h"
 
@@ -50,9 +51,9 @@ static uint64_t random_next(uint64_t *state)
 /* Sizes around all thresholds; multiples of 512, because a failure is recorded rounded. */
 static uint64_t random_size(uint64_t *state)
 {
-    static const uint64_t sizes[] = {512,           4096,          700 * PLIM_KIB, PLIM_MIB,
-                                     3 * PLIM_MIB,  9 * PLIM_MIB,  11 * PLIM_MIB,  40 * PLIM_MIB,
-                                     70 * PLIM_MIB, 150 * PLIM_MIB};
+    static const uint64_t sizes[] = {512,           4096,          700 * PLIM_KIB,
+                                     PLIM_MIB,      3 * PLIM_MIB,  9 * PLIM_MIB,
+                                     11 * PLIM_MIB, 20 * PLIM_MIB, 40 * PLIM_MIB};
     uint64_t size = sizes[random_next(state) % PLIM_COUNT_OF(sizes)];
     return size + random_next(state) % (size / 2 / 512 + 1) * 512;
 }
@@ -115,7 +116,8 @@ struct world {
     struct recorder recorder;
 };
 
-static const uint64_t capacity = UINT64_C(1536) * PLIM_MIB, external = 100 * PLIM_MIB;
+/* Tight: with most settings the cache must be given back now and then, with some it is not enough. */
+static const uint64_t capacity = UINT64_C(1400) * PLIM_MIB, external = 100 * PLIM_MIB;
 
 static struct plim_conf conf_of(const char *text, struct plim_torch_version version)
 {
@@ -240,22 +242,19 @@ static uint64_t total_of(const struct plim_torch_stats *s, enum plim_torch_stat 
     return (uint64_t)s->stat[stat][PLIM_TORCH_ALL].allocated;
 }
 
-static void compare(const struct plim_replay_result *r, struct world *w, bool failed,
-                    const char *what)
+/* True when all is equal; otherwise `why` says what is not. */
+static bool same(const struct plim_replay_result *r, struct world *w, bool failed, char *why,
+                 size_t n)
 {
     struct plim_torch_stats s;
     plim_torch_stats(w->torch, &s);
-    if (r->failed != failed) {
-        fail_msg("%s: the replay %s, the run %s", what, r->failed ? "fails" : "fits",
-                 failed ? "failed" : "fitted");
-    }
-    if (failed) {
-        assert_int_equal(r->first_oom.request_bytes, plim_torch_failure(w->torch)->rounded);
-    }
     const struct {
         const char *name;
         uint64_t replay, run;
     } rows[] = {
+        {"failed", r->failed, failed},
+        {"size of the failed request", r->failed ? r->first_oom.request_bytes : 0,
+         failed ? plim_torch_failure(w->torch)->rounded : 0},
         {"allocations", r->allocs, total_of(&s, PLIM_TORCH_STAT_ALLOCATION)},
         {"peak allocated", r->peak.allocated, peak_of(&s, PLIM_TORCH_STAT_ALLOCATED_BYTES)},
         {"peak active", r->peak.active, peak_of(&s, PLIM_TORCH_STAT_ACTIVE_BYTES)},
@@ -269,10 +268,12 @@ static void compare(const struct plim_replay_result *r, struct world *w, bool fa
     };
     for (size_t i = 0; i < PLIM_COUNT_OF(rows); i++) {
         if (rows[i].replay != rows[i].run) {
-            fail_msg("%s: %s: replay %llu, run %llu", what, rows[i].name,
+            snprintf(why, n, "%s: replay %llu, run %llu", rows[i].name,
                      (unsigned long long)rows[i].replay, (unsigned long long)rows[i].run);
+            return false;
         }
     }
+    return true;
 }
 
 static const char *const confs[] = {
@@ -286,8 +287,9 @@ static const char *const confs[] = {
     "large_segment_size_mb:64",
 };
 
-static void replay_as(const struct plim_requests *q, const char *text,
-                      struct plim_torch_version version, struct op *ops, size_t n, const char *what)
+static bool replay_as(const struct plim_requests *q, const char *text,
+                      struct plim_torch_version version, struct op *ops, size_t n, char *why,
+                      size_t room)
 {
     struct plim_conf conf = conf_of(text, version);
     struct plim_replay_setup setup = {.conf = &conf, .capacity = capacity, .external = external};
@@ -297,13 +299,16 @@ static void replay_as(const struct plim_requests *q, const char *text,
     assert_ok(plim_replay(q, &setup, &result, NULL));
     world_init(&w, &conf, NULL);
     run_ops(&w, ops, n, NULL, &failed);
-    compare(&result, &w, failed, what);
+    bool equal = same(&result, &w, failed, why, room);
     world_fini(&w);
+    return equal;
 }
 
-/* Record under confs[from], check, replay under all. */
-static void record_and_replay(uint64_t seed, size_t from, size_t n, bool with_stacks)
+/* Record under confs[from], check, replay under all. The number of settings under which the replay was not
+ * the run; with stacks that is none. */
+static unsigned record_and_replay(uint64_t seed, size_t from, size_t n, bool with_stacks)
 {
+    unsigned wrong = 0;
     struct op ops[OPS];
     struct plim_snapshot s;
     struct plim_requests q;
@@ -327,13 +332,17 @@ static void record_and_replay(uint64_t seed, size_t from, size_t n, bool with_st
         n--;
     }
     for (size_t to = 0; to < PLIM_COUNT_OF(confs); to++) {
-        char what[160];
-        snprintf(what, sizeof what, "seed %llu, '%s' as '%s'", (unsigned long long)seed,
-                 confs[from], confs[to]);
-        replay_as(&q, confs[to], version, ops, n, what);
+        char why[160] = "";
+        bool equal = replay_as(&q, confs[to], version, ops, n, why, sizeof why);
+        wrong += !equal;
+        if (!equal && with_stacks) {
+            fail_msg("seed %llu, '%s' as '%s': %s", (unsigned long long)seed, confs[from],
+                     confs[to], why);
+        }
     }
     plim_requests_fini(&q);
     plim_snapshot_fini(&s);
+    return wrong;
 }
 
 static void a_replay_under_any_setting_is_a_direct_run_under_it(void **state)
@@ -348,13 +357,59 @@ static void a_replay_under_any_setting_is_a_direct_run_under_it(void **state)
 
 static void without_stacks_releases_are_told_apart_by_what_would_have_fitted(void **state)
 {
-    static const size_t from[] = {0, 1, 4, 5, 6, 7};
+    unsigned wrong = 0, all = 0;
     (void)state;
-    for (uint64_t seed = 1; seed <= 3; seed++) {
-        for (size_t i = 0; i < PLIM_COUNT_OF(from); i++) {
-            record_and_replay(seed, from[i], OPS, false);
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        for (size_t from = 0; from < PLIM_COUNT_OF(confs); from++) {
+            wrong += record_and_replay(seed, from, OPS, false) > 0;
+            all++;
         }
     }
+    print_message("# %u of %u recordings without stacks are replayed otherwise\n", wrong, all);
+    assert_true(wrong * 5 <=
+                all); /* a full device and a request that fits neither way: no one knows */
+}
+
+/* Keep the last `keep` entries of the trace, as a full ring buffer does. */
+static void forget_the_beginning(struct plim_snapshot *s, size_t keep)
+{
+    struct plim_trace *trace = &s->devices.items[0].trace;
+    size_t drop = trace->events.n > keep ? trace->events.n - keep : 0;
+    for (size_t i = 0; i < drop; i++) {
+        trace->by_action[trace->events.items[i].action]--;
+    }
+    trace->events.n -= drop;
+    memmove(trace->events.items, trace->events.items + drop,
+            trace->events.n * sizeof trace->events.items[0]);
+}
+
+/* How many of the ring-buffer recordings are reproduced to their end. */
+static void a_recording_that_begins_in_the_middle_corrects_its_start(void **state)
+{
+    unsigned verified = 0, all = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        for (size_t from = 0; from < PLIM_COUNT_OF(confs); from++) {
+            struct op ops[OPS];
+            struct plim_snapshot s;
+            struct plim_requests q;
+            struct plim_selfcheck check;
+            struct plim_requests_options options = {PLIM_TORCH_LATEST, capacity, external};
+            size_t n = OPS;
+            workload(seed, ops);
+            record_run(&s, confs[from], PLIM_TORCH_LATEST, ops, &n, true);
+            forget_the_beginning(&s, 1200);
+            assert_ok(plim_requests_build(&s, 0, &options, &q, NULL));
+            assert_ok(plim_requests_repair(&q, capacity, 0, &check, NULL));
+            assert_true(check.compared <= check.total);
+            verified += q.start_verified || q.complete;
+            all++;
+            plim_requests_fini(&q);
+            plim_snapshot_fini(&s);
+        }
+    }
+    print_message("# %u of %u recordings reproduced from the middle on\n", verified, all);
+    assert_true(verified * 10 >= all * 8);
 }
 
 static void short_recordings_are_reproduced_too(void **state)
@@ -370,6 +425,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_replay_under_any_setting_is_a_direct_run_under_it),
         cmocka_unit_test(without_stacks_releases_are_told_apart_by_what_would_have_fitted),
+        cmocka_unit_test(a_recording_that_begins_in_the_middle_corrects_its_start),
         cmocka_unit_test(short_recordings_are_reproduced_too),
     };
     return PLIM_RUN_TESTS("replay", tests);
