@@ -117,7 +117,7 @@ static inline uint32_t dir_of(const struct plim__freeset *set, plim__key key)
 struct plim__pos plim__freeset_lower(const struct plim__freeset *set,
                                      const struct plim__chunks *chunks, plim__key key)
 {
-    if (set->count == 0) {
+    if (set->inside == 0) {
         return (struct plim__pos){set->n, 0};
     }
     uint32_t dir = dir_of(set, key);
@@ -221,8 +221,8 @@ static void dir_join(struct plim__freeset *set, struct plim__chunks *chunks, uin
 
 /* ---- changing --------------------------------------------------------------------------------- */
 
-bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key,
-                          uint32_t id)
+static bool entry_insert(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key,
+                         uint32_t id)
 {
     if (set->n == 0) {
         uint32_t first = dir_room(set) ? chunk_take(chunks) : UINT32_MAX;
@@ -249,7 +249,16 @@ bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks
     c->ids[slot] = id;
     c->n++;
     chunks->home[id] = home;
-    set->count++;
+    set->inside++;
+    return true;
+}
+
+bool plim__freeset_settle(struct plim__freeset *set, struct plim__chunks *chunks)
+{
+    if (set->last && !entry_insert(set, chunks, set->last_key, set->last)) {
+        return false;
+    }
+    set->last = 0;
     return true;
 }
 
@@ -265,7 +274,7 @@ static inline plim__key entry_remove(struct plim__freeset *set, struct plim__chu
     }
     c->keys[last] = PLIM__KEY_MAX;
     c->ids[last] = 0;
-    set->count--;
+    set->inside--;
     return key;
 }
 
@@ -290,7 +299,8 @@ void plim__freeset_remove_at(struct plim__freeset *set, struct plim__chunks *chu
     }
 }
 
-void plim__freeset_remove(struct plim__freeset *set, struct plim__chunks *chunks, uint32_t id)
+void plim__freeset_remove_inside(struct plim__freeset *set, struct plim__chunks *chunks,
+                                 uint32_t id)
 {
     struct plim__chunk *c = &chunks->items[chunks->home[id]];
     uint32_t slot = 0;
@@ -310,12 +320,22 @@ bool plim__freeset_prev(const struct plim__freeset *set, const struct plim__chun
         pos->slot--;
         return true;
     }
-    if (pos->dir == 0 || set->count == 0) {
+    if (pos->dir == 0 || set->inside == 0) {
         return false;
     }
     pos->dir--;
     pos->slot = chunks->items[set->chunk[pos->dir]].n - 1;
     return true;
+}
+
+bool plim__freeset_has(const struct plim__freeset *set, const struct plim__chunks *chunks,
+                       plim__key key, uint32_t id)
+{
+    if (set->last == id) {
+        return set->last_key == key;
+    }
+    struct plim__pos pos = plim__freeset_lower(set, chunks, key);
+    return !plim__freeset_at_end(set, pos) && plim__freeset_id(set, chunks, pos) == id;
 }
 
 /* ---- checking --------------------------------------------------------------------------------- */
@@ -348,5 +368,5 @@ bool plim__freeset_valid(const struct plim__freeset *set, const struct plim__chu
         }
         count += chunks->items[set->chunk[d]].n;
     }
-    return count == set->count && (set->n == 0 || set->low[0] == 0);
+    return count == set->inside && (set->n == 0 || set->low[0] == 0);
 }

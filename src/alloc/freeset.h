@@ -15,6 +15,9 @@
  * with a million entries the directory is 40,000 long and moved only once in sixteen insertions.
  * Chunks and homes come from arrays shared by all sets of a model; a block is in at most one set.
  *
+ * The entry inserted last waits outside the chunks (`last`): programs free and allocate the same block
+ * over and over, and it then never enters them. Walks need it inside: plim__freeset_settle() first.
+ *
  * Invariants: keys strictly ascend; low[0] is 0; no chunk is empty unless it is the only one; unused
  * places of a chunk hold PLIM__KEY_MAX and block 0, which is nobody.
  * Threads: one at a time. Measured: docs/design/allocator-model.md.
@@ -52,7 +55,9 @@ struct plim__freeset {
     uint32_t *chunk; /* owned, [cap]: index into plim__chunks.items */
     uint32_t n;      /* chunks */
     uint32_t cap;
-    uint32_t count; /* entries */
+    uint32_t inside; /* entries in chunks */
+    uint32_t last;   /* block of the entry that waits outside, 0 = none */
+    plim__key last_key;
 };
 
 #define PLIM__DIR_PAD 8
@@ -77,30 +82,58 @@ void plim__chunks_fini(struct plim__chunks *chunks);
 /* Homes for block numbers below n; false when the host is out of memory. */
 bool plim__chunks_homes(struct plim__chunks *chunks, uint32_t n);
 
-/* First entry whose key is not below `key`. Cost: O(log n). */
+/* Put the waiting entry into the chunks; false when the host is out of memory (set unchanged). */
+bool plim__freeset_settle(struct plim__freeset *set, struct plim__chunks *chunks);
+
+/* First entry of a settled set whose key is not below `key`. Cost: O(log n). */
 struct plim__pos plim__freeset_lower(const struct plim__freeset *set,
                                      const struct plim__chunks *chunks, plim__key key);
 
-/* Insert a key that is not there, for a block with a home; false when the host is out of memory (set
- * unchanged). */
-bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key,
-                          uint32_t id);
-
+/* Take the entry at that place, or the block, out of the chunks. */
 void plim__freeset_remove_at(struct plim__freeset *set, struct plim__chunks *chunks,
                              struct plim__pos pos);
+void plim__freeset_remove_inside(struct plim__freeset *set, struct plim__chunks *chunks,
+                                 uint32_t id);
+
+/* Number of entries. */
+static inline uint32_t plim__freeset_count(const struct plim__freeset *set)
+{
+    return set->inside + (set->last ? 1 : 0);
+}
+
+/* Insert a key that is not there, for a block with a home; false when the host is out of memory (set
+ * unchanged). */
+static inline bool plim__freeset_insert(struct plim__freeset *set, struct plim__chunks *chunks,
+                                        plim__key key, uint32_t id)
+{
+    if (set->last && !plim__freeset_settle(set, chunks)) {
+        return false;
+    }
+    set->last = id;
+    set->last_key = key;
+    return true;
+}
 
 /* Remove a block that is in this set. Cost: O(1). */
-void plim__freeset_remove(struct plim__freeset *set, struct plim__chunks *chunks, uint32_t id);
+static inline void plim__freeset_remove(struct plim__freeset *set, struct plim__chunks *chunks,
+                                        uint32_t id)
+{
+    if (set->last == id) {
+        set->last = 0;
+    } else {
+        plim__freeset_remove_inside(set, chunks, id);
+    }
+}
 
 static inline bool plim__freeset_at_end(const struct plim__freeset *set, struct plim__pos pos)
 {
     return pos.dir >= set->n;
 }
 
-/* The first place: the end when the set is empty. */
+/* The first place of a settled set: the end when it is empty. */
 static inline struct plim__pos plim__freeset_first(const struct plim__freeset *set)
 {
-    return (struct plim__pos){set->count ? 0 : set->n, 0};
+    return (struct plim__pos){set->inside ? 0 : set->n, 0};
 }
 
 static inline uint32_t plim__freeset_id(const struct plim__freeset *set,
@@ -120,7 +153,34 @@ static inline struct plim__pos plim__freeset_next(const struct plim__freeset *se
     return pos;
 }
 
-/* The entry before pos (which may be the end); false when pos is the first. */
+/*
+ * First entry whose key is not below `key`, waiting one included: its block, or 0 when there is none. It
+ * is the one outside when *pos is plim__freeset_at_end().
+ */
+static inline uint32_t plim__freeset_best(const struct plim__freeset *set,
+                                          const struct plim__chunks *chunks, plim__key key,
+                                          struct plim__pos *pos)
+{
+    *pos = (struct plim__pos){set->n, 0};
+    bool outside = set->last && set->last_key >= key;
+    if (set->inside) {
+        struct plim__pos at = plim__freeset_lower(set, chunks, key);
+        if (at.dir < set->n) {
+            const struct plim__chunk *c = &chunks->items[set->chunk[at.dir]];
+            if (!outside || c->keys[at.slot] < set->last_key) {
+                *pos = at;
+                return c->ids[at.slot];
+            }
+        }
+    }
+    return outside ? set->last : 0;
+}
+
+/* Whether the block is in the set under that key. */
+bool plim__freeset_has(const struct plim__freeset *set, const struct plim__chunks *chunks,
+                       plim__key key, uint32_t id);
+
+/* The entry before pos (which may be the end) in a settled set; false when pos is the first. */
 bool plim__freeset_prev(const struct plim__freeset *set, const struct plim__chunks *chunks,
                         struct plim__pos *pos);
 

@@ -50,6 +50,18 @@ static bool fit_among_expandable(const struct plim_torch *t, const struct plim__
     return true;
 }
 
+/* The candidate belongs to an expandable segment: find the place of the block that is wanted instead. */
+static uint32_t fit_expandable(struct plim_torch *t, struct plim__freeset *set,
+                               const struct plim__request *rq, struct plim__pos *pos)
+{
+    t->broken = !plim__freeset_settle(set, &t->chunks) || t->broken;
+    *pos = plim__freeset_lower(set, &t->chunks, plim__key_make(rq->size, -1, 0));
+    if (plim__freeset_at_end(set, *pos) || !fit_among_expandable(t, set, rq->expandable, pos)) {
+        return 0;
+    }
+    return plim__freeset_id(set, &t->chunks, *pos);
+}
+
 uint32_t plim__find_fit(struct plim_torch *t, const struct plim__request *rq)
 {
     struct plim__half *h = plim__half_at(t, rq->half);
@@ -60,19 +72,13 @@ uint32_t plim__find_fit(struct plim_torch *t, const struct plim__request *rq)
         return 0;
     }
     struct plim__freeset *set = &h->free[rq->stream];
-    if (set->count == 0) {
-        return 0;
+    struct plim__pos pos;
+    uint32_t i = plim__freeset_best(set, &t->chunks, plim__key_make(rq->size, -1, 0), &pos);
+    if (i && t->blocks[i].es) {
+        i = fit_expandable(t, set, rq, &pos);
     }
-    struct plim__pos pos = plim__freeset_lower(set, &t->chunks, plim__key_make(rq->size, -1, 0));
-    if (plim__freeset_at_end(set, pos)) {
+    if (!i) {
         return 0;
-    }
-    uint32_t i = plim__freeset_id(set, &t->chunks, pos);
-    if (t->blocks[i].es) {
-        if (!fit_among_expandable(t, set, rq->expandable, &pos)) {
-            return 0;
-        }
-        i = plim__freeset_id(set, &t->chunks, pos);
     }
     struct plim__block *b = &t->blocks[i];
     if (rq->size < t->conf.max_split) {
@@ -83,7 +89,11 @@ uint32_t plim__find_fit(struct plim_torch *t, const struct plim__request *rq)
         return 0;
     }
     h->releasable -= plim__releasable(t, b);
-    plim__freeset_remove_at(set, &t->chunks, pos);
+    if (plim__freeset_at_end(set, pos)) {
+        set->last = 0;
+    } else {
+        plim__freeset_remove_at(set, &t->chunks, pos);
+    }
     b->state = PLIM__HELD;
     return i;
 }

@@ -76,8 +76,7 @@ static enum plim_status set_check(const struct plim_torch *t, uint32_t i, struct
         return WRONG(err, "block %u has no set", i);
     }
     const struct plim__freeset *set = cached ? &h->free[b->stream] : &h->unmapped[b->stream];
-    struct plim__pos pos = plim__freeset_lower(set, &t->chunks, key);
-    if (plim__freeset_at_end(set, pos) || plim__freeset_id(set, &t->chunks, pos) != i) {
+    if (!plim__freeset_has(set, &t->chunks, key, i)) {
         return WRONG(err, "block %u is not in its %s set", i, cached ? "free" : "unmapped");
     }
     if (b->uses || b->events) {
@@ -146,8 +145,8 @@ static enum plim_status sets_check(const struct plim_torch *t, const struct sums
                     !plim__freeset_valid(&h->unmapped[i], &t->chunks)) {
                     return WRONG(err, "a set of pool %u, stream %u is out of order", p, i);
                 }
-                cached += h->free[i].count;
-                unmapped += h->unmapped[i].count;
+                cached += plim__freeset_count(&h->free[i]);
+                unmapped += plim__freeset_count(&h->unmapped[i]);
             }
         }
     }

@@ -81,8 +81,9 @@ static bool idle(const struct plim__block *b)
 /* The lowest run of idle blocks of `size` bytes that holds an unmapped one: its first block, or 0. */
 static uint32_t find_run(struct plim_torch *t, const struct plim__request *rq)
 {
-    const struct plim__half *h = plim__half_at(t, rq->half);
-    const struct plim__freeset *set = &h->unmapped[rq->stream];
+    struct plim__half *h = plim__half_at(t, rq->half);
+    struct plim__freeset *set = &h->unmapped[rq->stream];
+    t->broken = !plim__freeset_settle(set, &t->chunks) || t->broken;
     for (struct plim__pos pos = plim__freeset_first(set); !plim__freeset_at_end(set, pos);
          pos = plim__freeset_next(set, &t->chunks, pos)) {
         uint32_t first = plim__freeset_id(set, &t->chunks, pos);

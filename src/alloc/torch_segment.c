@@ -140,14 +140,15 @@ struct harvest {
     PLIM_VEC(uint32_t) expandable;
 };
 
-static void harvest_half(struct plim_torch *t, const struct plim__half *h, struct harvest *out)
+static void harvest_half(struct plim_torch *t, struct plim__half *h, struct harvest *out)
 {
     for (uint32_t k = 0; k < t->streams_n; k++) {
         uint16_t stream = t->stream_order[k];
         if (stream >= h->n) {
             continue;
         }
-        const struct plim__freeset *set = &h->free[stream];
+        struct plim__freeset *set = &h->free[stream];
+        t->broken = !plim__freeset_settle(set, &t->chunks) || t->broken;
         for (struct plim__pos pos = plim__freeset_first(set); !plim__freeset_at_end(set, pos);
              pos = plim__freeset_next(set, &t->chunks, pos)) {
             uint32_t i = plim__freeset_id(set, &t->chunks, pos);
@@ -229,6 +230,7 @@ bool plim__release_available(struct plim_torch *t, const struct plim__request *r
         return false;
     }
     struct plim__freeset *set = &h->free[rq->stream];
+    t->broken = !plim__freeset_settle(set, &t->chunks) || t->broken;
     struct plim__pos pos = plim__freeset_lower(set, &t->chunks, plim__key_make(key, -1, 0));
     if (!plim__freeset_at_end(set, pos)) {
         uint32_t i = plim__freeset_id(set, &t->chunks, pos);
