@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_LOW  8  /* below this many entries a chunk looks for a neighbour to join */
-#define CHUNK_JOIN 24 /* most entries of two chunks that are joined: leaves room to grow */
+#define CHUNK_LOW  4  /* below this many entries a chunk looks for a neighbour to join */
+#define CHUNK_JOIN 12 /* most entries of two chunks that are joined: leaves room to grow */
 
 /* ---- chunks ----------------------------------------------------------------------------------- */
 
 static void chunk_clear(struct plim__chunk *c, uint32_t from)
 {
-    for (uint32_t i = from; i < PLIM__CHUNK_CAP; i++) {
+    for (uint32_t i = from; i < 2 * PLIM__CHUNK_CAP; i++) {
         c->keys[i] = PLIM__KEY_MAX;
         c->ids[i] = 0;
     }
@@ -92,8 +92,7 @@ static inline uint32_t below_of_8(const plim__key *k, plim__key key)
 /* Number of keys of a chunk that are below `key`. */
 static inline uint32_t chunk_lower(const struct plim__chunk *c, plim__key key)
 {
-    uint32_t group = (uint32_t)(c->keys[7] < key) + (uint32_t)(c->keys[15] < key) +
-                     (uint32_t)(c->keys[23] < key);
+    uint32_t group = (uint32_t)(c->keys[7] < key);
     return group * 8 + below_of_8(&c->keys[group * 8], key);
 }
 
@@ -219,6 +218,14 @@ static void dir_join(struct plim__freeset *set, struct plim__chunks *chunks, uin
     dir_remove(set, at + 1);
 }
 
+/* Move what is at `from` and behind to `to`, one place up or down: always as many entries as a chunk may
+ * hold, unused ones included, because a move of fixed size costs less than a wrong guess of its size. */
+static inline void entries_shift(struct plim__chunk *c, uint32_t to, uint32_t from)
+{
+    memmove(&c->keys[to], &c->keys[from], PLIM__CHUNK_CAP * sizeof *c->keys);
+    memmove(&c->ids[to], &c->ids[from], PLIM__CHUNK_CAP * sizeof *c->ids);
+}
+
 /* ---- changing --------------------------------------------------------------------------------- */
 
 static bool entry_insert(struct plim__freeset *set, struct plim__chunks *chunks, plim__key key,
@@ -241,10 +248,7 @@ static bool entry_insert(struct plim__freeset *set, struct plim__chunks *chunks,
     uint32_t home = set->chunk[dir];
     struct plim__chunk *c = &chunks->items[home];
     uint32_t slot = chunk_lower(c, key);
-    if (slot < c->n) {
-        memmove(&c->keys[slot + 1], &c->keys[slot], (c->n - slot) * sizeof *c->keys);
-        memmove(&c->ids[slot + 1], &c->ids[slot], (c->n - slot) * sizeof *c->ids);
-    }
+    entries_shift(c, slot + 1, slot);
     c->keys[slot] = key;
     c->ids[slot] = id;
     c->n++;
@@ -267,13 +271,8 @@ static inline plim__key entry_remove(struct plim__freeset *set, struct plim__chu
                                      uint32_t slot)
 {
     plim__key key = c->keys[slot];
-    uint32_t last = --c->n;
-    if (slot < last) {
-        memmove(&c->keys[slot], &c->keys[slot + 1], (last - slot) * sizeof *c->keys);
-        memmove(&c->ids[slot], &c->ids[slot + 1], (last - slot) * sizeof *c->ids);
-    }
-    c->keys[last] = PLIM__KEY_MAX;
-    c->ids[last] = 0;
+    c->n--;
+    entries_shift(c, slot, slot + 1);
     set->inside--;
     return key;
 }

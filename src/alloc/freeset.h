@@ -5,7 +5,7 @@
 /*
  * Ordered set of (key, block) with a 128-bit key: the free blocks of one pool half on one stream.
  *
- *   chunk      up to 32 entries in key order, keys and block numbers in separate arrays
+ *   chunk      up to 16 entries in key order, keys and block numbers in separate arrays
  *   directory  the chunks in order, each with a separator: chunk i holds the keys in [low[i], low[i + 1])
  *   home       block number -> its chunk, so that removing a known block needs no search by key
  *
@@ -31,11 +31,11 @@
 __extension__ typedef unsigned __int128 plim__key;
 
 #define PLIM__KEY_MAX   (~(plim__key)0)
-#define PLIM__CHUNK_CAP 32
+#define PLIM__CHUNK_CAP 16
 
-struct plim__chunk {
-    plim__key keys[PLIM__CHUNK_CAP];
-    uint32_t ids[PLIM__CHUNK_CAP];
+struct plim__chunk { /* the second halves of the arrays always hold PLIM__KEY_MAX and 0 */
+    plim__key keys[2 * PLIM__CHUNK_CAP];
+    uint32_t ids[2 * PLIM__CHUNK_CAP];
     uint32_t n;         /* entries in use */
     uint32_t next_free; /* while unused: index + 1 of the next unused chunk, 0 = none */
 };

@@ -199,6 +199,10 @@ void side_open(const ow_config *c)
     if (!config.bench) {
         allocator()->attachAllocatorTraceTracker(on_trace);
     }
+    if (config.history) {
+        allocator()->recordHistory(true, nullptr, 100000, CUDACachingAllocator::RecordContext::NEVER,
+                                   true, {});
+    }
     log_at = sim_log_count();
 }
 

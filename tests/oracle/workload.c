@@ -377,7 +377,7 @@ static void argument(char *text)
         KEY(seed, 8),  KEY(ops, 8),      KEY(total, 8),      KEY(context, 8),   KEY(external, 8),
         KEY(lag, 8),   KEY(fill, 8),     KEY(streams, 4),    KEY(pools, 4),     KEY(slots, 4),
         KEY(stats, 4), KEY(snapshot, 4), KEY(descending, 4), KEY(first_fit, 4), KEY(rare, 4),
-        KEY(bench, 4), KEY(sizes, 0),    KEY(conf, 0),       KEY(conf2, 0),     KEY(settings, 0),
+        KEY(history, 4), KEY(bench, 4), KEY(sizes, 0),    KEY(conf, 0),       KEY(conf2, 0),     KEY(settings, 0),
 #undef KEY
     };
     char *value = strchr(text, '=');

@@ -74,6 +74,7 @@ struct ow_config {
     unsigned descending; /* address policy */
     unsigned first_fit;
     unsigned rare;     /* bits: which rare operations happen, enum ow_rare */
+    unsigned history;    /* bench: the real side records its memory history, as for a snapshot */
     unsigned bench;    /* no logs: time the requests */
     const char *sizes; /* edge, small, mixed, shapes, huge, bench-* */
     const char *conf;  /* settings at start */
