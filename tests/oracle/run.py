@@ -65,7 +65,7 @@ POOLS = {"sizes": "mixed", "streams": 4, "pools": 3, "rare": USUAL | RARE["pools
 # Captures. Not with settings that give memory back before a request is retried: the driver forbids that
 # while it captures, so the program would fail.
 CAPTURE = {"sizes": "mixed", "streams": 3, "pools": 1, "rare": USUAL | RARE["capture"]}
-SWITCH = [  # settings changed to and fro at run time
+SWITCH = [  # settings that change back and forth at run time
     {"conf": ORDINARY, "conf2": EXPAND},
     {"conf": ORDINARY, "conf2": EXPAND, "streams": 3, "pools": 3, "sizes": "edge"},
     {"conf": EXPAND, "conf2": f"garbage_collection_threshold:0.4,{ORDINARY}", "descending": 1},

@@ -374,10 +374,11 @@ static void argument(char *text)
         int width; /* bytes; 0 = string */
     } keys[] = {
 #define KEY(name, width) {#name, offsetof(struct ow_config, name), width}
-        KEY(seed, 8),  KEY(ops, 8),      KEY(total, 8),      KEY(context, 8),   KEY(external, 8),
-        KEY(lag, 8),   KEY(fill, 8),     KEY(streams, 4),    KEY(pools, 4),     KEY(slots, 4),
-        KEY(stats, 4), KEY(snapshot, 4), KEY(descending, 4), KEY(first_fit, 4), KEY(rare, 4),
-        KEY(history, 4), KEY(bench, 4), KEY(sizes, 0),    KEY(conf, 0),       KEY(conf2, 0),     KEY(settings, 0),
+        KEY(seed, 8),     KEY(ops, 8),      KEY(total, 8),      KEY(context, 8),   KEY(external, 8),
+        KEY(lag, 8),      KEY(fill, 8),     KEY(streams, 4),    KEY(pools, 4),     KEY(slots, 4),
+        KEY(stats, 4),    KEY(snapshot, 4), KEY(descending, 4), KEY(first_fit, 4), KEY(rare, 4),
+        KEY(history, 4),  KEY(bench, 4),    KEY(sizes, 0),      KEY(conf, 0),      KEY(conf2, 0),
+        KEY(settings, 0),
 #undef KEY
     };
     char *value = strchr(text, '=');

@@ -74,11 +74,11 @@ struct ow_config {
     unsigned descending; /* address policy */
     unsigned first_fit;
     unsigned rare;     /* bits: which rare operations happen, enum ow_rare */
-    unsigned history;    /* bench: the real side records its memory history, as for a snapshot */
+    unsigned history;  /* bench: the real side records its memory history, as for a snapshot */
     unsigned bench;    /* no logs: time the requests */
     const char *sizes; /* edge, small, mixed, shapes, huge, bench-* */
     const char *conf;  /* settings at start */
-    const char *conf2; /* settings to change to and fro at run time, or "" */
+    const char *conf2; /* settings to change to and back at run time, or "" */
     const char
         *settings; /* a file of settings strings, one a line: apply them all, do nothing else */
 };
