@@ -196,6 +196,10 @@ enum plim_status plim_devmodel_init(struct plim_devmodel *d,
         return plim__fail(err, PLIM_E_RANGE, "%llu bytes in use by others on a device of %llu",
                           (unsigned long long)c->external, (unsigned long long)c->total);
     }
+    if (c->total > PLIM_DEVMODEL_MOST) {
+        return plim__fail(err, PLIM_E_RANGE, "a device of %llu bytes is beyond the model's 256 TiB",
+                          (unsigned long long)c->total);
+    }
     if (c->base >= c->limit || c->base % c->granularity || c->limit % c->granularity ||
         c->granularity % 512) {
         return plim__fail(err, PLIM_E_RANGE,

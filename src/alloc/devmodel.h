@@ -107,8 +107,9 @@ struct plim_devmodel_config {
 };
 
 #define PLIM_DEVMODEL_BASE  UINT64_C(0x7f0000000000)
-#define PLIM_DEVMODEL_LIMIT UINT64_C(0x7f0000000000) + (UINT64_C(1) << 47)
+#define PLIM_DEVMODEL_LIMIT (UINT64_C(0x7f0000000000) + (UINT64_C(1) << 52))
 #define PLIM_DEVMODEL_PAGE  (2 * PLIM_MIB)
+#define PLIM_DEVMODEL_MOST  (UINT64_C(1) << 48) /* largest device: 256 TiB */
 
 /* A run of addresses [lo, hi). */
 struct plim_range {
@@ -138,7 +139,8 @@ const struct plim_driver_cost *plim_devmodel_default_costs(void);
 
 /**
  * plim_devmodel_init() - an empty device; *config is copied, its pointers borrowed until fini.
- * Errors: PLIM_E_RANGE when external exceeds total or the address limits make no sense; PLIM_E_NOMEM.
+ * Errors: PLIM_E_RANGE when external exceeds total, total exceeds PLIM_DEVMODEL_MOST, or the address
+ * limits make no sense; PLIM_E_NOMEM.
  */
 PLIM_MUST_USE enum plim_status plim_devmodel_init(struct plim_devmodel *device,
                                                   const struct plim_devmodel_config *config,

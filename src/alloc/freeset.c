@@ -73,6 +73,7 @@ void plim__chunks_fini(struct plim__chunks *chunks)
 void plim__freeset_fini(struct plim__freeset *set)
 {
     free(set->low);
+    free(set->start);
     free(set->chunk);
     *set = (struct plim__freeset){0};
 }
@@ -89,20 +90,43 @@ static inline uint32_t below_of_8(const plim__key *k, plim__key key)
     return (a + b) + (c + d);
 }
 
-/* Number of keys of a chunk that are below `key`. */
+/* Number of keys of a chunk that are below `key`: by their upper halves at first, which differ unless
+ * sizes are equal. */
 static inline uint32_t chunk_lower(const struct plim__chunk *c, plim__key key)
 {
-    uint32_t group = (uint32_t)(c->keys[7] < key);
-    return group * 8 + below_of_8(&c->keys[group * 8], key);
+    uint64_t high = (uint64_t)(key >> 64);
+    uint32_t slot = 0;
+    for (uint32_t i = 0; i < PLIM__CHUNK_CAP; i++) {
+        slot += (uint64_t)(c->keys[i] >> 64) < high ? 1 : 0;
+    }
+    while (c->keys[slot] < key) { /* ends: what is behind the entries is PLIM__KEY_MAX */
+        slot++;
+    }
+    return slot;
 }
 
-/* The chunk in which `key` is or would be: the last whose separator is not above it. */
-static inline uint32_t dir_of(const struct plim__freeset *set, plim__key key)
+/* The size class of a key, and the first key of a class. */
+static inline uint32_t class_of(plim__key key)
+{
+    uint64_t units = (uint64_t)(key >> 88);
+    if (units < 4) {
+        return (uint32_t)units;
+    }
+    uint32_t lg = 63u - (uint32_t)__builtin_clzll(units);
+    return (lg - 1) * 4 + (uint32_t)(units >> (lg - 2) & 3);
+}
+
+static plim__key class_first(uint32_t class)
+{
+    uint64_t units = class < 4 ? class : (4 + (uint64_t)(class & 3)) << (class / 4 - 1);
+    return (plim__key)units << 88;
+}
+
+/* The chunk in which `key` is or would be, from chunk `base` on, whose separator is not above it. */
+static uint32_t dir_search(const struct plim__freeset *set, uint32_t base, plim__key above)
 {
     const plim__key *low = set->low;
-    uint32_t base = 0;
-    uint32_t n = set->n;
-    plim__key above = key + 1; /* low <= key is low < key + 1; no real key is PLIM__KEY_MAX */
+    uint32_t n = set->n - base;
     while (n > 8) {
         uint32_t q = n / 4;
         uint32_t c = (uint32_t)(low[base + q] < above) + (uint32_t)(low[base + 2 * q] < above) +
@@ -110,7 +134,31 @@ static inline uint32_t dir_of(const struct plim__freeset *set, plim__key key)
         base += c * q;
         n = c == 3 ? n - 3 * q : q;
     }
-    return base + below_of_8(&low[base], above) - 1; /* low[0] is 0: at least one is below */
+    return base + below_of_8(&low[base], above) - 1;
+}
+
+/* The chunk in which `key` is or would be: the last whose separator is not above it. */
+static inline uint32_t dir_of(const struct plim__freeset *set, plim__key key)
+{
+    plim__key above = key + 1; /* low <= key is low < key + 1; no real key is PLIM__KEY_MAX */
+    uint32_t at = set->start[class_of(key)]; /* the first separator that may be above */
+    const plim__key *low = &set->low[at];
+    uint32_t a = (uint32_t)(low[0] < above) + (uint32_t)(low[1] < above);
+    uint32_t b = (uint32_t)(low[2] < above) + (uint32_t)(low[3] < above);
+    if (__builtin_expect(a + b < 4, 1)) {
+        return at + a + b - 1; /* the class's first key has at least low[0], which is 0, below it */
+    }
+    return dir_search(set, at + 3, above);
+}
+
+/* A separator came or went: classes that begin at or above it count one more or less. */
+static void start_change(struct plim__freeset *set, plim__key low, uint32_t change)
+{
+    uint32_t first = class_of(low);
+    first += class_first(first) < low ? 1 : 0;
+    for (uint32_t i = first; i < PLIM__CLASSES; i++) {
+        set->start[i] += change;
+    }
 }
 
 struct plim__pos plim__freeset_lower(const struct plim__freeset *set,
@@ -138,6 +186,12 @@ static bool dir_room(struct plim__freeset *set)
         return false;
     }
     set->low = low;
+    if (!set->start) {
+        set->start = calloc(PLIM__CLASSES, sizeof *set->start);
+        if (!set->start) {
+            return false;
+        }
+    }
     uint32_t *chunk = realloc(set->chunk, cap * sizeof *chunk);
     if (!chunk) {
         return false;
@@ -157,10 +211,13 @@ static void dir_insert(struct plim__freeset *set, uint32_t at, uint32_t chunk, p
     set->low[at] = low;
     set->chunk[at] = chunk;
     set->n++;
+    start_change(set, low, 1);
 }
 
 static void dir_remove(struct plim__freeset *set, uint32_t at)
 {
+    /* Behind the first chunk its neighbour takes over the separator 0: the neighbour's own one goes. */
+    start_change(set, set->low[at > 0 || set->n == 1 ? at : 1], UINT32_MAX);
     set->n--;
     memmove(&set->low[at], &set->low[at + 1], (set->n - at) * sizeof *set->low);
     memmove(&set->chunk[at], &set->chunk[at + 1], (set->n - at) * sizeof *set->chunk);
@@ -359,6 +416,15 @@ static bool chunk_valid(const struct plim__chunks *chunks, uint32_t index, plim_
 bool plim__freeset_valid(const struct plim__freeset *set, const struct plim__chunks *chunks)
 {
     uint32_t count = 0;
+    for (uint32_t k = 0; set->start && k < PLIM__CLASSES; k++) {
+        uint32_t n = 0;
+        while (n < set->n && set->low[n] <= class_first(k)) {
+            n++;
+        }
+        if (set->start[k] != n) {
+            return false;
+        }
+    }
     for (uint32_t d = 0; d < set->n; d++) {
         if (set->chunk[d] >= chunks->n ||
             !chunk_valid(chunks, set->chunk[d], set->low[d], set->low[d + 1]) ||

@@ -7,6 +7,8 @@
  *
  *   chunk      up to 16 entries in key order, keys and block numbers in separate arrays
  *   directory  the chunks in order, each with a separator: chunk i holds the keys in [low[i], low[i + 1])
+ *   start      for each size class of keys, the last chunk whose separator is not above the class: where to
+ *              begin looking in the directory
  *   home       block number -> its chunk, so that removing a known block needs no search by key
  *
  * Two sorted levels instead of a tree. Searches compare several pivots at once, so that the processor
@@ -52,6 +54,7 @@ struct plim__chunks {
 
 struct plim__freeset {
     plim__key *low;  /* owned, [cap + PLIM__DIR_PAD]: separators, PLIM__KEY_MAX behind the last */
+    uint32_t *start; /* owned, [PLIM__CLASSES]: separators not above the class's first key */
     uint32_t *chunk; /* owned, [cap]: index into plim__chunks.items */
     uint32_t n;      /* chunks */
     uint32_t cap;
@@ -61,6 +64,8 @@ struct plim__freeset {
 };
 
 #define PLIM__DIR_PAD 8
+/* Size classes: size / 512 by its highest bit (of 40) and the two bits behind it. */
+#define PLIM__CLASSES 156
 
 /* A place in a set. At the end: dir == set->n. Invalid after any change of the set. */
 struct plim__pos {
@@ -69,11 +74,13 @@ struct plim__pos {
 };
 
 /* No block reaches 2^49 bytes; a request that does must not find a smaller one. */
+/* Sizes from 512 TiB on are beyond every block (devices end before) and all alike. */
 static inline plim__key plim__key_make(uint64_t size, int32_t counter, uint64_t addr)
 {
-    size = size >> 49 ? (UINT64_C(1) << 49) - 1 : size;
+    uint64_t most = (UINT64_C(1) << 40) - 1;
+    uint64_t units = size >> 9 < most ? size >> 9 : most;
     uint64_t biased = (uint64_t)((int64_t)counter + INT64_C(0x80000000));
-    return ((plim__key)(size >> 9) << 88) | ((plim__key)biased << 56) | (addr >> 9);
+    return ((plim__key)units << 88) | ((plim__key)biased << 56) | (addr >> 9 & (UINT64_MAX >> 8));
 }
 
 void plim__freeset_fini(struct plim__freeset *set);

@@ -51,8 +51,8 @@ static bool fit_among_expandable(const struct plim_torch *t, const struct plim__
 }
 
 /* The candidate belongs to an expandable segment: find the place of the block that is wanted instead. */
-static uint32_t fit_expandable(struct plim_torch *t, struct plim__freeset *set,
-                               const struct plim__request *rq, struct plim__pos *pos)
+PLIM__COLD static uint32_t fit_expandable(struct plim_torch *t, struct plim__freeset *set,
+                                          const struct plim__request *rq, struct plim__pos *pos)
 {
     t->broken = !plim__freeset_settle(set, &t->chunks) || t->broken;
     *pos = plim__freeset_lower(set, &t->chunks, plim__key_make(rq->size, -1, 0));
@@ -136,7 +136,8 @@ static uint32_t split(struct plim_torch *t, uint32_t old, uint64_t size)
     return low;
 }
 
-static uint64_t hand_out(struct plim_torch *t, uint32_t i, const struct plim__request *rq)
+static inline __attribute__((always_inline)) uint64_t hand_out(struct plim_torch *t, uint32_t i,
+                                                               const struct plim__request *rq)
 {
     struct plim__block *b = &t->blocks[i];
     unsigned small = b->half & 1;
@@ -187,8 +188,8 @@ static uint64_t private_free_bytes(const struct plim_torch *t)
     return sum;
 }
 
-static void fail_request(struct plim_torch *t, const struct plim__request *rq,
-                         enum plim_torch_failure_kind kind)
+PLIM__COLD static void fail_request(struct plim_torch *t, const struct plim__request *rq,
+                                    enum plim_torch_failure_kind kind)
 {
     t->failure = (struct plim_torch_failure){
         .kind = kind,
@@ -233,7 +234,8 @@ static uint32_t overflow_fit(struct plim_torch *t, struct plim__request *rq)
     return 0;
 }
 
-static uint32_t serve_from_driver(struct plim_torch *t, struct plim__request *rq, bool *rejected)
+PLIM__COLD static uint32_t serve_from_driver(struct plim_torch *t, struct plim__request *rq,
+                                             bool *rejected)
 {
     if (t->count_lookups) {
         plim__collect_garbage(t);
@@ -277,10 +279,41 @@ static enum plim_status request_make(struct plim_torch *t, uint64_t size, uint16
     }
     rq->wanted = size;
     rq->size = plim_round_request(size, t->conf.roundup);
-    rq->driver = plim_round_segment(rq->size, t->conf.large_segment);
+    rq->driver = 0; /* until the driver is needed */
     rq->stream = stream;
     rq->half = (uint16_t)(pool * 2 + (rq->size <= PLIM_TORCH_SMALL_SIZE ? 1 : 0));
     rq->expandable = t->conf.expandable && !(t->pools[pool].flags & PLIM_TORCH_POOL_CUSTOM);
+    return PLIM_OK;
+}
+
+/* No cached block fits: the driver, or a failure. */
+PLIM__COLD static enum plim_status alloc_slow(struct plim_torch *t, struct plim__request *rq,
+                                              uint64_t *block, struct plim_err *err)
+{
+    bool rejected = false;
+    if (!plim__half_room(t, rq->half, rq->stream)) {
+        t->broken = true;
+        return plim__torch_status(t, err);
+    }
+    rq->driver = plim_round_segment(rq->size, t->conf.large_segment);
+    uint32_t b = serve_from_driver(t, rq, &rejected);
+    if (b) {
+        *block = hand_out(t, b, rq);
+    } else {
+        fail_request(t, rq, rejected ? PLIM_TORCH_FAILED_REJECTED : PLIM_TORCH_FAILED_OOM);
+        *block = PLIM_TORCH_NONE;
+    }
+    return plim__torch_status(t, err);
+}
+
+PLIM__COLD static enum plim_status alloc_refused(struct plim_torch *t, uint64_t size,
+                                                 uint64_t *block)
+{
+    struct plim__request rq = {.wanted = size, .size = size, .driver = size};
+    if (size > 0) {
+        fail_request(t, &rq, PLIM_TORCH_FAILED_TOO_LARGE);
+    }
+    *block = PLIM_TORCH_NONE;
     return PLIM_OK;
 }
 
@@ -288,35 +321,18 @@ enum plim_status plim_torch_alloc(struct plim_torch *t, uint64_t size, uint16_t 
                                   uint16_t pool, uint64_t *block, struct plim_err *err)
 {
     struct plim__request rq;
-    if (size == 0) {
-        *block = PLIM_TORCH_NONE;
-        return PLIM_OK;
-    }
-    if (size >= PLIM_TORCH_TOO_LARGE) {
-        rq = (struct plim__request){.wanted = size, .size = size, .driver = size};
-        fail_request(t, &rq, PLIM_TORCH_FAILED_TOO_LARGE);
-        *block = PLIM_TORCH_NONE;
-        return PLIM_OK;
+    if (size - 1 >= PLIM_TORCH_TOO_LARGE - 1) {
+        return alloc_refused(t, size, block);
     }
     PLIM_TRY(request_make(t, size, stream, pool, &rq, err));
     t->current_stream = stream;
     if ((t->event_streams.n || t->captured.n) && !plim__capturing(t, stream)) {
         plim__process_events(t);
     }
-    bool rejected = false;
     uint32_t b = plim__find_fit(t, &rq);
     if (!b) {
-        if (!plim__half_room(t, rq.half, stream)) {
-            t->broken = true;
-            return plim__torch_status(t, err);
-        }
-        b = serve_from_driver(t, &rq, &rejected);
+        return alloc_slow(t, &rq, block, err);
     }
-    if (b) {
-        *block = hand_out(t, b, &rq);
-    } else {
-        fail_request(t, &rq, rejected ? PLIM_TORCH_FAILED_REJECTED : PLIM_TORCH_FAILED_OOM);
-        *block = PLIM_TORCH_NONE;
-    }
+    *block = hand_out(t, b, &rq);
     return __builtin_expect(t->broken, 0) ? plim__torch_status(t, err) : PLIM_OK;
 }

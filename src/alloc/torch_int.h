@@ -187,6 +187,9 @@ struct plim__request {
     bool expandable; /* X: the option is on and the pool has no allocator of its own */
 };
 
+/* Kept out of the path that every request takes, so that it stays short. */
+#define PLIM__COLD __attribute__((noinline, cold))
+
 /* ---- small things, inline because every request runs through them --------------------------- */
 
 static inline struct plim__half *plim__half_at(struct plim_torch *t, uint16_t half)

@@ -31,7 +31,7 @@ static enum plim_status segment_check(const struct restore *r, size_t k, struct 
 {
     const struct plim_segment *s = &r->heap->segments.items[k];
     uint64_t at = s->addr;
-    if (s->n_blocks == 0 || s->n_blocks > r->heap->blocks.n ||
+    if (s->size > PLIM_DEVMODEL_MOST || s->n_blocks == 0 || s->n_blocks > r->heap->blocks.n ||
         s->first_block > r->heap->blocks.n - s->n_blocks ||
         s->size > UINT64_MAX / 2 - (s->addr < UINT64_MAX / 2 ? s->addr : UINT64_MAX / 2)) {
         return plim__fail(err, PLIM_E_DATA, "segment %zu has no sensible blocks", k);

@@ -436,6 +436,19 @@ static void early_rejection_counts_separately(void **state)
     world_drop(&w);
 }
 
+static void requests_beyond_every_device_find_nothing(void **state)
+{
+    (void)state;
+    struct world w;
+    setup(&w, "");
+    world_free(&w, world_alloc(&w, 100));
+    for (unsigned bit = 40; bit < 60; bit++) {
+        assert_int_equal(world_alloc(&w, UINT64_C(1) << bit), PLIM_TORCH_NONE);
+        assert_int_equal(world_alloc(&w, (UINT64_C(1) << bit) + 5), PLIM_TORCH_NONE);
+    }
+    world_drop(&w);
+}
+
 static void wrong_handles_are_refused(void **state)
 {
     (void)state;
@@ -521,6 +534,7 @@ int main(void)
         cmocka_unit_test(equal_blocks_come_oldest_first_or_lowest_first_by_version),
         cmocka_unit_test(a_hopeless_request_makes_five_calls),
         cmocka_unit_test(early_rejection_counts_separately),
+        cmocka_unit_test(requests_beyond_every_device_find_nothing),
         cmocka_unit_test(wrong_handles_are_refused),
         cmocka_unit_test(a_deferred_free_completes_when_told_or_when_all_is_flushed),
         cmocka_unit_test(captures_defer_frees_and_keep_the_cache),
