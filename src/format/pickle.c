@@ -274,10 +274,11 @@ ALWAYS_INLINE enum plim_status op_dict(struct plim_pickle *vm, struct regs *r, s
 {
     const uint8_t *p = r->p;
     if (vm->shapes && begins_entry(vm, p) && r->safe > p + PLIM_SHAPE_MARGIN) {
-        size_t used = plim__shape_entry(vm, p, (size_t)(r->safe - p), r->sp);
+        size_t made;
+        size_t used = plim__shape_run(vm, p, r->safe, r->sp, (size_t)(r->top - r->sp), &made);
         if (LIKELY(used > 0)) {
             r->p += used;
-            r->sp++;
+            r->sp += made;
             return PLIM_OK;
         }
         vm->entry = vm->w->base + (uint64_t)(p - vm->w->buf);

@@ -252,42 +252,47 @@ static inline bool read_frames(struct plim_pickle *vm, const uint8_t **p, size_t
 
 /* -- fitting ------------------------------------------------------------------------------------- */
 
-static inline bool fixed_equal(const struct plim_shape_step *step, const uint8_t *p)
+/* The fixed bytes beyond the first 8. */
+static bool rest_differs(const struct plim_shape_step *step, const uint8_t *p)
 {
-    uint64_t difference = (load8(p) ^ step->word[0]) & step->mask[0];
+    uint64_t difference = 0;
     for (unsigned i = 1; i < step->words; i++) {
         difference |= (load8(p + 8 * i) ^ step->word[i]) & step->mask[i];
     }
-    return difference == 0;
+    return difference != 0;
 }
 
-/* Bytes that the entry at p takes when it fits the shape, else 0. */
+/* Bytes that the entry at p takes when it fits the shape, else 0. The last step has no hole. */
 static inline size_t fit(struct plim_pickle *vm, const struct plim_shape *shape, const uint8_t *p,
                          size_t n, struct filled *f)
 {
     const uint8_t *q = p;
-    for (unsigned i = 0; i < shape->n_steps; i++) {
-        const struct plim_shape_step *step = &shape->steps[i];
-        bool ok = true;
-        if (!fixed_equal(step, q)) {
+    for (const struct plim_shape_step *step = shape->steps;; step++) {
+        if (((load8(q) ^ step->word[0]) & step->mask[0]) != 0 ||
+            (step->words > 1 && rest_differs(step, q))) {
             return 0;
         }
         q += step->n;
-        if (step->hole == HOLE_FRAMES) {
-            ok = read_frames(vm, &q, n - (size_t)(q - p), f);
-            if (ok && n - (size_t)(q - p) < PLIM_SHAPE_MARGIN / 2) {
-                return 0; /* a long list: the window may end within the rest */
+        switch (step->hole) {
+        case HOLE_NONE:
+            return (size_t)(q - p);
+        case HOLE_FRAMES:
+            if (!read_frames(vm, &q, n - (size_t)(q - p), f) ||
+                n - (size_t)(q - p) < PLIM_SHAPE_MARGIN / 2) {
+                return 0; /* also after a long list: the window may end within the rest */
             }
-        } else if (step->hole == HOLE_ACTION) {
-            ok = read_action(vm, &q, &f->number[HOLE_ACTION]);
-        } else if (step->hole != HOLE_NONE) {
-            ok = read_int(&q, &f->number[step->hole]);
-        }
-        if (!ok) {
-            return 0;
+            break;
+        case HOLE_ACTION:
+            if (!read_action(vm, &q, &f->number[HOLE_ACTION])) {
+                return 0;
+            }
+            break;
+        default:
+            if (!read_int(&q, &f->number[step->hole])) {
+                return 0;
+            }
         }
     }
-    return (size_t)(q - p);
 }
 
 /* Memo entries and cells in the order in which the opcodes would have made them. */
@@ -320,7 +325,9 @@ static inline bool commit(struct plim_pickle *vm, const struct plim_shape *shape
     struct plim_build *b = vm->b;
     struct plim_event *e = &b->events.items[b->events.n];
     uint16_t stream = shape->entry.stream;
-    if ((int64_t)f->number[HOLE_STREAM] == b->last_stream) {
+    if (!shape->has_stream) {
+        stream = 0;
+    } else if ((int64_t)f->number[HOLE_STREAM] == b->last_stream) {
         stream = b->last_stream_index;
     } else {
         bool ok;
@@ -354,18 +361,18 @@ static inline bool has_room(struct plim_pickle *vm)
            plim_vec_reserve(&vm->memo, 64, NULL) == PLIM_OK;
 }
 
-size_t plim__shape_entry(struct plim_pickle *vm, const uint8_t *p, size_t n, struct plim_value *out)
+/* One entry at p, with the shapes that are worth trying, the last one first. */
+static inline size_t one_entry(struct plim_pickle *vm, const uint8_t *p, size_t n,
+                               struct plim_value *out)
 {
     struct plim_shapes *s = vm->shapes;
-    struct filled f = {.stack = PLIM_NO_STACK, .list_cell = PLIM_PACKED_NONE};
-    if (s->n == 0 || !has_room(vm)) {
-        return 0;
-    }
     unsigned tries = s->rest > 0 ? 1 : s->n; /* while entries differ too much, only the last one */
     for (unsigned i = 0; i < tries; i++) {
-        unsigned k = i == 0 ? s->last : i <= s->last ? i - 1 : i; /* the last one first */
-        f.number[HOLE_STREAM] = (uint64_t)vm->b->last_stream;
+        unsigned k = i == 0 ? s->last : i <= s->last ? i - 1 : i;
+        struct filled f;
         f.number[HOLE_TIME] = 0;
+        f.stack = PLIM_NO_STACK;
+        f.list_cell = PLIM_PACKED_NONE;
         size_t used = fit(vm, &s->shapes[k], p, n, &f);
         if (used > 0 && commit(vm, &s->shapes[k], &f, out)) {
             s->last = k;
@@ -376,6 +383,29 @@ size_t plim__shape_entry(struct plim_pickle *vm, const uint8_t *p, size_t n, str
         }
     }
     return 0;
+}
+
+size_t plim__shape_run(struct plim_pickle *vm, const uint8_t *p, const uint8_t *safe,
+                       struct plim_value *sp, size_t room, size_t *made)
+{
+    const uint8_t *q = p;
+    *made = 0;
+    if (vm->shapes->n == 0) {
+        return 0;
+    }
+    while (*made < room && safe > q && (size_t)(safe - q) > PLIM_SHAPE_MARGIN && has_room(vm)) {
+        const uint8_t *entry = q + (*made > 0); /* behind its EMPTY_DICT */
+        if (*made > 0 && *q != PLIM_OP_EMPTY_DICT) {
+            break;
+        }
+        size_t used = one_entry(vm, entry, (size_t)(safe - entry), &sp[*made]);
+        if (used == 0) {
+            break;
+        }
+        q = entry + used;
+        (*made)++;
+    }
+    return (size_t)(q - p);
 }
 
 /* -- learning ------------------------------------------------------------------------------------ */
@@ -538,6 +568,7 @@ void plim__shape_learn(struct plim_pickle *vm, const uint8_t *p, size_t n)
         return;
     }
     shape.n_steps++;
+    shape.has_stream = holes & 1u << HOLE_STREAM;
     shape.used = ++s->clock;
     if (!(holes & 1u << HOLE_FRAMES)) {
         shape.entry.stack = PLIM_NO_STACK;

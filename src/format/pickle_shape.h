@@ -38,6 +38,7 @@ struct plim_shape_step {
 struct plim_shape {
     struct plim_shape_step steps[PLIM_SHAPE_STEPS];
     unsigned n_steps;
+    bool has_stream;
     uint32_t memo[PLIM_SHAPE_MEMO]; /* values that the fixed bytes put into the memo, packed */
     unsigned n_memo;
     unsigned memo_before;    /* so many of them come before the list of frames */
@@ -75,13 +76,15 @@ void plim__shapes_free(struct plim_shapes *s);
 void plim__shapes_forget(struct plim_shapes *s);
 
 /**
- * plim__shape_entry() - the dict whose EMPTY_DICT lies just before p, if it fits a shape.
- * @n:   bytes ahead, at least PLIM_SHAPE_MARGIN.
- * @out: the value of the dict, for the stack.
+ * plim__shape_run() - the dict whose EMPTY_DICT lies just before p, and those that follow it, as long as they
+ * fit shapes.
+ * @safe: end of the bytes that may be looked at.
+ * @sp:   [room] receives the values of the dicts, for the stack.
+ * @made: how many there were.
  * Returns the bytes consumed, or 0: nothing has happened then.
  */
-size_t plim__shape_entry(struct plim_pickle *vm, const uint8_t *p, size_t n,
-                         struct plim_value *out);
+size_t plim__shape_run(struct plim_pickle *vm, const uint8_t *p, const uint8_t *safe,
+                       struct plim_value *sp, size_t room, size_t *made);
 
 /** plim__shape_learn() - remember the shape of the last event of the builder, which came from the n bytes
  * at p, behind its EMPTY_DICT and up to its SETITEMS. */
