@@ -230,6 +230,13 @@ static const struct fixed table[] = {
      "Raise the limit (resources.limits.memory, --mem, memory.max), or use less host memory",
      "The limit counts page cache in use, shared memory and all processes of the group.", NULL,
      NULL, NULL},
+    {FIXED(WORKER_DIED, UNKNOWN, NONE, 0.4),
+     "A worker process died without a word. Often the kernel killed it for the host's memory, or "
+     "shared "
+     "memory ran out; it can also have crashed by itself.",
+     "Run once with num_workers=0: then the worker's own error is shown",
+     "A killed process cannot say why.", NULL, NULL,
+     "whether it was killed: `dmesg -T | grep -i -E 'oom|killed process'`, `df -h /dev/shm`"},
     {FIXED(HOST_RAY, HOST_MEMORY, PROCESS_KILLED, 0.9),
      "Ray's monitor killed a worker because the node's memory was nearly full. The device is not "
      "involved.",

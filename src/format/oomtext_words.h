@@ -178,6 +178,7 @@ enum plim_oom_role {
     X(HOST_RAY, 74)                                                                                \
     X(HOST_SHM, 73)                                                                                \
     X(HOST_PAGEFILE, 74)                                                                           \
+    X(WORKER_DIED, 25)                                                                             \
     X(HOST_GROWTH, 78)                                                                             \
     X(DEVICE_GROWTH, 62)                                                                           \
     /* Not a shortage of memory. */                                                                \
