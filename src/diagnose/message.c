@@ -19,10 +19,11 @@ static void judge_event(struct plim__case *c)
     } else {
         plim__judge_fixed(c);
     }
-    if (c->set->evidence.n == 0) {
+    bool own_words = c->event->family == PLIM_OOM_FAMILY_TORCH; /* its figures are all shown */
+    if (c->set->evidence.n == 0 || (c->set->evidence.n < 3 && !own_words)) {
         plim__evidence(c, PLIM_HOW_MEASURED,
-                       plim__say(c, "The text is that of `%s`, at line %llu.", c->event->format,
-                                 (unsigned long long)c->event->line));
+                       plim__say(c, "Line %llu: %s", (unsigned long long)c->event->line,
+                                 c->event->excerpt[0] ? c->event->excerpt : c->event->format));
     }
     if (c->event->ranks > 1) {
         plim__evidence(c, PLIM_HOW_MEASURED,

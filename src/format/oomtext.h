@@ -49,6 +49,7 @@ struct plim_oom_process {
 #define PLIM_OOM_EVENTS     256  /* events kept; further ones are counted */
 #define PLIM_OOM_TEXT       8192 /* most bytes of one event's message */
 #define PLIM_OOM_LINE       16384 /* longest piece of a line that is looked at */
+#define PLIM_OOM_EXCERPT    140   /* bytes of an event's excerpt, NUL included */
 
 struct plim_oom_facts {
     struct plim_oom_value field[PLIM_OOM_FIELD_COUNT];
@@ -68,9 +69,10 @@ struct plim_oom_event {
     int64_t time_ms;      /* from the log's own time stamps; PLIM_OOM_NO_TIME when there are none */
     int64_t rank;         /* from the log's prefix, -1 when unknown */
     int64_t pid;          /* the same */
-    unsigned copies;      /* times the same failure was reported, 1 at least */
-    unsigned ranks;       /* ranks or devices that reported it, 1 at least */
-    bool at_end;          /* the input ends within this message: it may be cut */
+    char excerpt[PLIM_OOM_EXCERPT]; /* of the line that says most; printable, NUL-terminated */
+    unsigned copies;                /* times the same failure was reported, 1 at least */
+    unsigned ranks;                 /* ranks or devices that reported it, 1 at least */
+    bool at_end;                    /* the input ends within this message: it may be cut */
 };
 
 #define PLIM_OOM_NO_TIME INT64_MIN

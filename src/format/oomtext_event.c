@@ -11,13 +11,14 @@
 
 #include "base/num.h"
 
-#define SMALL_LINES 400   /* in so short a text every fact concerns every failure */
-#define SAME_LINES  400   /* a reprint of the same failure stands at most so far away */
-#define SAME_MS     15000 /* ... and so much later */
-#define RANK_LINES  4000  /* another rank's report of the same failure */
-#define RANK_MS     120000
-#define AFTER_LINES 12  /* stack frames below the message (C and C++ programs) */
-#define HEAD_KEPT   256 /* bytes kept in front of the failure on an overlong line */
+#define SMALL_LINES    400   /* in so short a text every fact concerns every failure */
+#define SAME_LINES     400   /* a reprint of the same failure stands at most so far away */
+#define SAME_MS        15000 /* ... and so much later */
+#define RANK_LINES     4000  /* another rank's report of the same failure */
+#define RANK_MS        120000
+#define AFTER_LINES    12  /* stack frames below the message (C and C++ programs) */
+#define EXCERPT_BEFORE 60  /* bytes in front of a match that its excerpt shows */
+#define HEAD_KEPT      256 /* bytes kept in front of the failure on an overlong line */
 
 static struct plim_oom_event *last_event(struct plim__oom_builder *b)
 {
@@ -258,6 +259,23 @@ static enum plim_status open_event(struct plim__oom_builder *b, const struct pli
     return PLIM_OK;
 }
 
+/* The words around a match, for people: from its line's message on, or from a little in front of it. */
+static void keep_excerpt(struct plim_oom_event *event, struct plim_str line,
+                         const struct plim__oom_match *match)
+{
+    size_t from = match->start, n = 0;
+    while (from > 0 && line.p[from - 1] != '\n' && match->start - from < EXCERPT_BEFORE) {
+        from--;
+    }
+    for (; n + 1 < PLIM_OOM_EXCERPT && from + n < line.n && line.p[from + n] != '\n'; n++) {
+        event->excerpt[n] = line.p[from + n] == '\t' ? ' ' : line.p[from + n];
+    }
+    while (n > 0 && ((unsigned char)event->excerpt[n - 1] & 0x80)) {
+        n--; /* never half a character */
+    }
+    event->excerpt[n] = 0;
+}
+
 /* A failure on this line: a new event, or more about the open one. */
 static enum plim_status add_failure(struct plim__oom_builder *b, const struct plim__oom_hit *hit,
                                     const struct plim__oom_prefix *prefix, uint64_t line,
@@ -271,7 +289,11 @@ static enum plim_status add_failure(struct plim__oom_builder *b, const struct pl
         return PLIM_OK;
     }
     struct plim_oom_event *event = last_event(b);
+    enum plim_oom_meaning before = event->meaning;
     plim__oom_weigh(event, hit->row);
+    if (event->meaning != before || event->excerpt[0] == 0) {
+        keep_excerpt(event, (struct plim_str){b->line, b->line_n}, &hit->match);
+    }
     event->facts.seen[hit->row->meaning] = line;
     event->last_line = line;
     b->failure_line = line;
@@ -354,6 +376,7 @@ enum plim_status plim__oom_builder_line(struct plim__oom_builder *b, struct plim
     b->line[prefix.n] = '\n';
     memcpy(b->line + prefix.n + 1, clean.p + prefix.n, clean.n - prefix.n);
     struct plim_str line = {b->line, clean.n + 1};
+    b->line_n = line.n;
     if (prefix.time_ms != PLIM_OOM_NO_TIME && b->out->first_time_ms == PLIM_OOM_NO_TIME) {
         b->out->first_time_ms = prefix.time_ms;
     }

@@ -146,6 +146,7 @@ struct plim__oom_builder {
     char text[PLIM_OOM_TEXT]; /* message of the open event, lines joined by '\n' */
     struct plim__oom_hits hits;
     char clean[PLIM_OOM_LINE + 1];
+    size_t line_n;
     char line[PLIM_OOM_LINE + 2]; /* prefix, '\n', message proper */
 };
 

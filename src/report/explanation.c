@@ -105,6 +105,7 @@ static void json_event(struct plim_jsonw *w, const struct plim_oom_event *event,
     plim_jsonw_kv_u64(w, "last_line", event->last_line);
     plim_jsonw_kv_text(w, "format", event->format);
     plim_jsonw_kv_text(w, "versions", event->versions);
+    plim_jsonw_kv_text(w, "excerpt", event->excerpt);
     plim_jsonw_key(w, "request_bytes");
     if (request->set) {
         plim_jsonw_u64(w, request->n);
