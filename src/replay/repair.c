@@ -11,8 +11,8 @@
 
 struct repair {
     struct plim_requests *q;
-    uint64_t recorded; /* address that was handed out; 0: none was */
-    uint64_t model;    /* address that the model hands out instead; 0: none */
+    uint64_t recorded; /* address that was handed out or given back; 0: none was */
+    uint64_t model;    /* address that the model takes instead; 0: none */
     uint64_t size;     /* rounded, of the request */
 };
 
@@ -119,9 +119,10 @@ static bool correct(struct repair *r)
 static struct repair question(struct plim_requests *q, const struct plim_selfcheck *check)
 {
     struct repair r = {.q = q, .model = check->model_addr};
-    if (check->event != PLIM_NO_EVENT &&
-        q->device->trace.events.items[check->event].action == PLIM_ACTION_ALLOC) {
-        r.recorded = q->device->trace.events.items[check->event].addr;
+    const struct plim_event *e =
+        check->event == PLIM_NO_EVENT ? NULL : &q->device->trace.events.items[check->event];
+    if (e && (e->action == PLIM_ACTION_ALLOC || e->action == PLIM_ACTION_SEGMENT_FREE)) {
+        r.recorded = e->addr;
     }
     if (check->request < q->items.n) {
         uint64_t size = q->items.items[check->request].size;

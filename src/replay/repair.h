@@ -9,6 +9,7 @@
  *
  *   a block was handed out behind a gap        the gap belongs to the block before it
  *   another block of the same size was taken   its segment is older than those that were passed over
+ *   another segment of the same size was given back first: likewise
  *   a gap was passed over that would have done  it is smaller: the block before it reaches further
  *
  * So the self-check is run again and again, and the first difference corrects the start, until it says

@@ -96,7 +96,8 @@ static void on_event(void *ctx, const struct plim_torch_event *e)
         char model[96];
         entry_text(model, sizeof model, e->action, e->addr, e->size);
         differ(c, at, model);
-        c->out->model_addr = e->action == PLIM_ACTION_ALLOC ? e->addr : 0;
+        bool placed = e->action == PLIM_ACTION_ALLOC || e->action == PLIM_ACTION_SEGMENT_FREE;
+        c->out->model_addr = placed ? e->addr : 0;
         return;
     }
     c->cursor = at + 1;

@@ -39,9 +39,10 @@ struct plim_selfcheck {
     bool complete;        /* the history begins with an empty heap */
     bool heap_compared;   /* the final heap was reached and compared */
     bool heap_equal;
-    uint32_t event;      /* of the difference: index in the trace, PLIM_NO_EVENT behind its end */
-    uint64_t model_addr; /* of the difference: what the model handed out instead; 0: nothing */
-    size_t request;      /* of the difference: index into the requests */
+    uint32_t event; /* of the difference: index in the trace, PLIM_NO_EVENT behind its end */
+    uint64_t
+        model_addr; /* of the difference: what the model handed out or gave back instead; 0: nothing */
+    size_t request; /* of the difference: index into the requests */
     struct plim_settings_change changes[PLIM_SETTINGS_CHANGES]; /* that explain the recording */
     uint32_t n_changes;
     char difference[256]; /* for people: what was recorded and what the model did */

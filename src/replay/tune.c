@@ -9,8 +9,10 @@
 #include <math.h>
 #include <unistd.h>
 
-#define MOST_DEFAULT 160
-#define FINALISTS    6
+#define MOST_DEFAULT  160
+#define FINALISTS     8
+#define OF_FAMILY     4   /* of them with expandable segments, and as many without */
+#define STALL_NOTICED 2e8 /* ns over the whole trace */
 #define FRESH                                                                                      \
     " What failed in the recording is served when the same requests begin with a fresh heap: "     \
     "what "                                                                                        \
@@ -78,10 +80,10 @@ static int order_u64(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* Stalls that differ by less than a half are alike. */
+/* Doublings beyond what is noticed: smaller differences of an estimate mean nothing. */
 static int stall_class(const struct plim_tune_run *r)
 {
-    return (int)(log((double)r->result.stall_ns / 1e6 + 10.0) / log(1.5));
+    return (int)log2(1.0 + (double)r->result.stall_ns / STALL_NOTICED);
 }
 
 /* Bytes above what is needed at least: what a setting costs. Differences below 1/64 do not count. */
@@ -114,6 +116,10 @@ int plim__tune_compare(const struct plim_tune_run *a, const struct plim_tune_run
     }
     if (order == 0) {
         order = order_u64(knobs_used(a), knobs_used(b));
+    }
+    if (order == 0) { /* leaves more to others */
+        uint64_t unit = plim_max_u64(a->result.peak.requested / 64, 1);
+        order = order_u64(a->result.peak.reserved / unit, b->result.peak.reserved / unit);
     }
     if (order == 0) { /* a round value before a refined one */
         order = (int)a->refined - (int)b->refined;
@@ -260,22 +266,39 @@ static void recommend(struct plim__tuner *t)
     say_recommendation(t, now, best);
 }
 
+static bool alike(const struct plim_tune_run *a, const struct plim_tune_run *b)
+{
+    return a->result.peak.reserved == b->result.peak.reserved &&
+           a->result.driver_calls == b->result.driver_calls &&
+           a->result.num_alloc_retries == b->result.num_alloc_retries;
+}
+
+/* Is run i worth a closer look: the present settings, or among the best of its family and not a copy? */
+static bool is_finalist(const struct plim_tune *tune, uint32_t i, const uint32_t *runs, size_t n)
+{
+    const struct plim_tune_run *r = &tune->runs.items[i];
+    unsigned family = 0;
+    for (size_t k = 0; k < n; k++) {
+        const struct plim_tune_run *f = &tune->runs.items[runs[k]];
+        family += (f->parsed.expandable == r->parsed.expandable);
+        if (alike(f, r) && !r->recorded) {
+            return false;
+        }
+    }
+    return r->recorded || (n < FINALISTS && family < OF_FAMILY);
+}
+
 /* The few best and the present settings, by how little memory they could do with. */
 static enum plim_status finals(struct plim__tuner *t, struct plim_err *err)
 {
     uint32_t runs[FINALISTS + 1];
     size_t n = 0;
-    for (uint32_t i = 0; i < t->tune->runs.n; i++) {
-        const struct plim_tune_run *r = &t->tune->runs.items[i];
-        if (run_fits(r) && (n < FINALISTS || r->recorded)) {
+    for (uint32_t i = 0; i < t->tune->runs.n && n <= FINALISTS; i++) {
+        if (run_fits(&t->tune->runs.items[i]) && is_finalist(t->tune, i, runs, n)) {
             runs[n++] = i;
         }
-        if (n > FINALISTS) {
-            break;
-        }
     }
-    PLIM_TRY(plim__tune_needs(t, runs, n, err));
-    return PLIM_OK;
+    return plim__tune_needs(t, runs, n, err);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
  *              edge it is. Found by bisection, for the best few
  *
  * Better is: serves all requests; then needs less device memory; then stalls less; then has fewer
- * knobs. The result does not depend on the number of threads.
+ * knobs; then holds less at its peak. The result does not depend on the number of threads.
  *
  * With an incomplete history all candidates start with the live blocks asked for anew (PLIM_START_ANEW):
  * the settings would have been in force from the beginning. That start alone may cure fragmentation

@@ -27,7 +27,8 @@ enum op_kind {
     OP_ALLOC,
     OP_FREE,
     OP_FREE_SHARED,
-    OP_EMPTY
+    OP_EMPTY,
+    OP_DROP_POOL
 };
 
 struct op {
@@ -58,13 +59,30 @@ static uint64_t random_size(uint64_t *state)
     return size + random_next(state) % (size / 2 / 512 + 1) * 512;
 }
 
+/* Free what is left in the private pool, then drop it. Returns the index of the next operation. */
+static size_t end_of_pool(struct op ops[OPS], size_t i, bool used[SLOTS], bool in_pool[SLOTS])
+{
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        if (used[slot] && in_pool[slot]) {
+            ops[i++] = (struct op){.kind = OP_FREE, .slot = slot};
+            used[slot] = false;
+        }
+    }
+    ops[i++] = (struct op){.kind = OP_DROP_POOL};
+    return i;
+}
+
 static void workload(uint64_t seed, struct op ops[OPS])
 {
-    bool used[SLOTS] = {false};
+    bool used[SLOTS] = {false}, in_pool[SLOTS] = {false}, pool_lives = true;
     uint64_t state = seed;
     for (size_t i = 0; i < OPS; i++) {
         uint32_t slot = (uint32_t)(random_next(&state) % SLOTS);
         uint64_t dice = random_next(&state) % 100;
+        if (pool_lives && i > OPS / 2) {
+            pool_lives = false;
+            i = end_of_pool(ops, i, used, in_pool);
+        }
         ops[i] = (struct op){.slot = slot};
         if (dice < 2) {
             ops[i].kind = OP_EMPTY;
@@ -76,7 +94,8 @@ static void workload(uint64_t seed, struct op ops[OPS])
             ops[i].size = random_size(&state);
             ops[i].stream =
                 (uint16_t)(random_next(&state) % 10 < 7 ? 0 : random_next(&state) % STREAMS);
-            ops[i].pool = random_next(&state) % 12 == 0;
+            ops[i].pool = random_next(&state) % 12 == 0 && pool_lives;
+            in_pool[slot] = ops[i].pool;
             used[slot] = true;
         }
     }
@@ -173,6 +192,10 @@ static bool run_op(struct world *w, struct op *op)
         assert_ok(plim_torch_empty_cache(w->torch, 0, NULL));
         op->silent = w->recorder.snapshot ? w->recorder.releases == before : op->silent;
         return true;
+    case OP_DROP_POOL:
+        assert_ok(plim_torch_pool_release(w->torch, 1, NULL));
+        assert_ok(plim_torch_empty_cache(w->torch, 1, NULL));
+        return true;
     }
     return false;
 }
@@ -186,7 +209,7 @@ static size_t run_ops(struct world *w, struct op *ops, size_t n, uint32_t *stack
             continue;
         }
         w->recorder.stack =
-            stacks ? stacks[i % 2 + (ops[i].kind == OP_EMPTY ? 2 : 0)] : PLIM_NO_STACK;
+            stacks ? stacks[i % 2 + (ops[i].kind >= OP_EMPTY ? 2 : 0)] : PLIM_NO_STACK;
         *failed = !run_op(w, &ops[i]);
         n = *failed ? i + 1 : n;
     }
