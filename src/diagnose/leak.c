@@ -27,6 +27,9 @@
  * bytes older than it. Loading and the first optimizer step have neither. */
 #define STATE_CHURN  10.0
 #define STATE_BEFORE 0.2
+/* Bursts of births that show a pace when no pause between them is longer than a quarter of the trace and
+ * most of the site's blocks are older; else as many as MIN_GENERATIONS. */
+#define MIN_BURSTS 6u
 /* Share of bins that must hold a birth, and of births that must fall in the second half. */
 #define MIN_BIN_SHARE   0.75
 #define MIN_SECOND_HALF 0.30
@@ -123,6 +126,27 @@ static uint32_t bins_with_births(const struct plim_site_live *live)
     return n;
 }
 
+/* Longest run of bins without a birth, the ends of the trace included. */
+static uint32_t longest_pause(const struct plim_site_live *live)
+{
+    uint32_t longest = 0, run = 0;
+    for (uint32_t bin = 0; bin < PLIM_HISTORY_BINS; bin++) {
+        run = live->bins[bin] > 0 ? 0 : run + 1;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* Born all along: in most bins, or in bursts (a request leaves several blocks) without a long pause. */
+static bool spread_out(const struct plim_site_live *live)
+{
+    uint32_t hit = bins_with_births(live);
+    uint32_t wanted = (uint32_t)(MIN_BIN_SHARE * PLIM_HISTORY_BINS);
+    wanted = live->born * 7 / 10 < wanted ? live->born * 7 / 10 : wanted;
+    uint32_t bursts = live->blocks >= 2 * live->born ? MIN_BURSTS : MIN_GENERATIONS;
+    return hit >= wanted || (hit >= bursts && longest_pause(live) <= PLIM_HISTORY_BINS / 4);
+}
+
 /* Births in the last eighth of the trace, against what a steady pace would give there. */
 static bool still_growing(const struct plim_site_live *live)
 {
@@ -159,13 +183,9 @@ static bool heap_grew(const struct plim_site_live *live, const struct plim_histo
 /* The births alone: enough of them, all along the trace, up to its end. */
 static bool grows_all_along(const struct plim_site_live *live, uint64_t bytes_born, size_t position)
 {
-    uint32_t wanted_bins = (uint32_t)(MIN_BIN_SHARE * PLIM_HISTORY_BINS);
-    if (live->born * 7 / 10 < wanted_bins) {
-        wanted_bins = live->born * 7 / 10;
-    }
     bool older_stay = live->blocks >= 2 * MIN_GENERATIONS && live->max_lifetime < position / 4;
     uint32_t wanted = older_stay ? MIN_BORN : MIN_GENERATIONS;
-    return live->born >= wanted && bins_with_births(live) >= wanted_bins && still_growing(live) &&
+    return live->born >= wanted && spread_out(live) && still_growing(live) &&
            live->replaced * 2 <= live->born &&
            (double)live->bytes_second_half >= MIN_SECOND_HALF * (double)bytes_born;
 }
@@ -197,10 +217,19 @@ static bool grows_beside_work(const struct finder *f, const struct plim_site_liv
            (double)bytes_before(f, live) >= STATE_BEFORE * (double)all;
 }
 
+/* How many separate births the live blocks stand for: blocks that come in bursts count as one. */
+static uint32_t generations_of(const struct plim_site_live *live)
+{
+    uint32_t hit = bins_with_births(live);
+    bool bursts = (double)hit < MIN_BIN_SHARE * PLIM_HISTORY_BINS && live->born > 2 * hit;
+    return bursts ? (uint32_t)((uint64_t)hit * live->blocks / live->born) : live->blocks;
+}
+
 static double confidence_of(const struct plim_site_live *live, uint64_t frees, bool outlives)
 {
+    uint32_t generations = generations_of(live);
     double c = live->born >= MIN_GENERATIONS ? 0.5 : 0.4;
-    c += live->blocks >= 100 ? 0.2 : live->blocks >= 40 ? 0.1 : 0;
+    c += generations >= 100 ? 0.2 : generations >= 40 ? 0.1 : 0;
     c += outlives || live->frees * 10 < live->allocs ? 0.15 : 0;
     c += (double)frees > 5.0 * live->born ? 0.1 : 0;
     return c;

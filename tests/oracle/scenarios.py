@@ -25,7 +25,7 @@ import torch
 
 MIB, GIB = 1 << 20, 1 << 30
 SCENES = {}
-FAMILIES = ("capacity", "leak", "fragmentation", "external", "healthy")
+FAMILIES = ("capacity", "leak", "fragmentation", "external", "healthy", "later")
 
 
 def scene(expect, also=(), gpu="24GiB", why="", conf="", device=0, history=None, give_external=False, **sim):

@@ -180,6 +180,26 @@ static void bounded_cache_in_a_short_record_is_not_a_leak(void **state)
     assert_verdict(&defaults, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_CACHED);
 }
 
+/* Each fortieth request leaves eight blocks; the record shows only the last few such requests. */
+static void bursts_in_a_short_record_are_a_leak_when_older_ones_are_there(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    uint32_t keep = maker_stack(&maker, "abort", "user.py", 40);
+    uint32_t work = maker_stack(&maker, "work", "user.py", 20);
+    for (int i = 0; i < 1600; i++) {
+        for (int k = 0; k < (i % 40 == 0 ? 8 : 0); k++) {
+            maker_alloc(&maker, 24 * PLIM_MIB, keep);
+        }
+        maker_free(&maker, maker_alloc_in(&maker, 2 * PLIM_MIB, 1000, work));
+    }
+    maker_oom(&maker, 24 * PLIM_MIB, 10 * PLIM_MIB, PLIM_NO_STACK);
+    size_t n = maker.snapshot.devices.items[0].trace.events.n;
+    maker.forget = n - n / 3;
+    struct plim_diagnose_options options = with_total(11 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_LEAK, PLIM_SUBCLASS_GROWING_STACK);
+}
+
 static void leak_that_has_filled_the_card_is_still_one_after_more_failures(void **state)
 {
     (void)state;
@@ -328,6 +348,7 @@ int main(void)
         cmocka_unit_test(cache_that_stopped_growing_is_not_a_leak),
         cmocka_unit_test(loading_without_work_between_is_not_a_leak),
         cmocka_unit_test(bounded_cache_in_a_short_record_is_not_a_leak),
+        cmocka_unit_test(bursts_in_a_short_record_are_a_leak_when_older_ones_are_there),
         cmocka_unit_test(leak_that_has_filled_the_card_is_still_one_after_more_failures),
         cmocka_unit_test(leak_without_any_stacks_is_seen_by_growth_amid_work),
         cmocka_unit_test(few_holes_are_the_usual_cost_of_caching),

@@ -300,7 +300,7 @@ def decode_of_a_large_image():
     return unet, decoded
 
 
-@scene("capacity", gpu="24GiB")
+@scene("capacity", gpu="24GiB", also=("leak",), why="all are still running; only the program knows that they end")
 @in_file(APP + "serve.py")
 def many_requests_at_once():
     """Forty requests are admitted at the same time, each with its cache; all are still running."""
