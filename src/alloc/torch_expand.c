@@ -62,13 +62,12 @@ static uint32_t es_make(struct plim_torch *t, const struct plim__request *rq)
     return i;
 }
 
-void plim__expandable_pages(const struct plim_torch *t, const struct plim__block *b, uint64_t *lo,
-                            uint64_t *hi)
+struct plim_range plim__expandable_pages(const struct plim_torch *t, const struct plim__block *b)
 {
     const struct plim__es *es = &t->es.items[b->es];
     uint64_t from = b->addr - es->addr;
-    *lo = es->addr + (from + es->page - 1) / es->page * es->page;
-    *hi = es->addr + (from + b->size) / es->page * es->page;
+    return (struct plim_range){es->addr + (from + es->page - 1) / es->page * es->page,
+                               es->addr + (from + b->size) / es->page * es->page};
 }
 
 /* ---- growing ----------------------------------------------------------------------------------- */
@@ -203,9 +202,9 @@ static void cut_cached(struct plim_torch *t, uint32_t block, uint64_t addr, uint
 
 void plim__expandable_unmap(struct plim_torch *t, uint32_t block)
 {
-    uint64_t lo = 0;
-    uint64_t hi = 0;
-    plim__expandable_pages(t, &t->blocks[block], &lo, &hi);
+    struct plim_range pages = plim__expandable_pages(t, &t->blocks[block]);
+    uint64_t lo = pages.lo;
+    uint64_t hi = pages.hi;
     if (lo >= hi) {
         return;
     }

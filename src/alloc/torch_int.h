@@ -301,20 +301,17 @@ void plim__driver_loss(struct plim_torch *t, uint16_t half, uint64_t bytes);
 
 uint32_t plim__expandable_alloc(struct plim_torch *t, const struct plim__request *rq);
 void plim__expandable_unmap(struct plim_torch *t, uint32_t block);
-/* Page-aligned part of a block: [*lo, *hi); empty when lo >= hi. */
-void plim__expandable_pages(const struct plim_torch *t, const struct plim__block *b, uint64_t *lo,
-                            uint64_t *hi);
+/* Page-aligned part of a block: empty when lo >= hi. */
+struct plim_range plim__expandable_pages(const struct plim_torch *t, const struct plim__block *b);
 
 /* Bytes of a cached block that the driver could get back now. */
 static inline uint64_t plim__releasable(const struct plim_torch *t, const struct plim__block *b)
 {
-    uint64_t lo = 0;
-    uint64_t hi = 0;
-    if (!b->es) {
+    if (__builtin_expect(b->es == 0, 1)) {
         return b->prev || b->next ? 0 : b->size;
     }
-    plim__expandable_pages(t, b, &lo, &hi);
-    return hi > lo ? hi - lo : 0;
+    struct plim_range pages = plim__expandable_pages(t, b);
+    return pages.hi > pages.lo ? pages.hi - pages.lo : 0;
 }
 
 /* ---- torch_alloc.c ----------------------------------------------------------------------------- */
