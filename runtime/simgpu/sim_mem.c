@@ -8,9 +8,10 @@
  * does not; where in between the border lies is not known), so `used` moves in steps of 2 MiB and
  * freeing one small block of many changes nothing.
  *
- * A slab keeps one bit for each 512-byte unit in use, one for each unit that starts a block, and the
- * length of its longest free run; slabs hang in lists by the logarithm of that length, so a slab that
- * fits is found without a search. Freeing finds the slab by its page.
+ * A slab keeps one bit for each 512-byte unit in use, one for each unit that starts a block, and an upper
+ * bound of its longest free run; slabs hang in lists by the logarithm of that bound. A look for a place
+ * that finds none makes the bound exact and moves the slab down, so failures are paid for by the frees
+ * before them. Freeing finds the slab by its page.
  */
 
 #include "sim.h"
@@ -24,9 +25,10 @@
 struct slab {
     uint64_t used[WORDS];
     uint64_t starts[WORDS];
+    uint64_t open;             /* words that have a free unit */
     uint32_t self, next, prev; /* list by `longest`; 0 ends it */
     uint32_t live;             /* blocks */
-    uint32_t longest;          /* free units in a row */
+    uint32_t longest;          /* free units in a row, at most */
     int32_t list;              /* -1 when full */
     int32_t device;
     struct sim_range *range;
@@ -70,22 +72,27 @@ static void link_slab(struct slab *s)
     }
 }
 
-/* First unit of the first run of at least `need` free units, or UNITS; *longest gets the longest run. */
+/* First unit of the first run of at least `need` free units, or UNITS; *longest gets the longest run
+ * seen, which is the longest of all when there is no place. */
 static uint32_t scan(const struct slab *s, uint32_t need, uint32_t *longest)
 {
-    uint32_t found = UNITS, run = 0, best = 0;
-    for (uint32_t w = 0; w < WORDS; w++) {
+    uint32_t run = 0, best = 0, last = UINT32_MAX;
+    for (uint64_t open = s->open; open != 0; open &= open - 1) {
+        uint32_t w = (uint32_t)__builtin_ctzll(open);
         uint64_t word = s->used[w];
+        run = w == last + 1 ? run : 0; /* a full word between ends the run */
+        last = w;
         for (uint32_t bit = 0; bit < 64;) {
             uint64_t rest = word >> bit;
             if ((rest & 1) == 0) {
                 uint32_t zeros = rest == 0 ? 64 - bit : (uint32_t)__builtin_ctzll(rest);
                 run += zeros;
                 bit += zeros;
-                if (run >= need && found == UNITS) {
-                    found = w * 64 + bit - run;
-                }
                 best = run > best ? run : best;
+                if (run >= need) {
+                    *longest = best;
+                    return w * 64 + bit - run;
+                }
             } else {
                 uint64_t inverse = ~rest;
                 uint32_t ones = inverse == 0 ? 64 : (uint32_t)__builtin_ctzll(inverse);
@@ -95,21 +102,56 @@ static uint32_t scan(const struct slab *s, uint32_t need, uint32_t *longest)
         }
     }
     *longest = best;
-    return found;
+    return UNITS;
 }
 
-static void mark(uint64_t *words, uint32_t first, uint32_t n, bool on)
+/* Free units in a row around [first, end), which is free. */
+static uint32_t run_around(const struct slab *s, uint32_t first, uint32_t end)
+{
+    while (first > 0) {
+        uint64_t below = s->used[(first - 1) / 64] & (UINT64_MAX >> (63 - (first - 1) % 64));
+        if (below != 0) {
+            first = ((first - 1) & ~63u) + 64 - (uint32_t)__builtin_clzll(below);
+            break;
+        }
+        first = (first - 1) & ~63u;
+    }
+    while (end < UNITS) {
+        uint64_t above = s->used[end / 64] & (UINT64_MAX << (end % 64));
+        if (above != 0) {
+            end = (end & ~63u) + (uint32_t)__builtin_ctzll(above);
+            break;
+        }
+        end = (end & ~63u) + 64;
+    }
+    return end - first;
+}
+
+/* Take or give back units; keeps `open`. */
+static void mark(struct slab *s, uint32_t first, uint32_t n, bool on)
 {
     while (n > 0) {
-        uint32_t bit = first % 64, k = 64 - bit < n ? 64 - bit : n;
+        uint32_t w = first / 64, bit = first % 64, k = 64 - bit < n ? 64 - bit : n;
         uint64_t mask = (k == 64 ? UINT64_MAX : (((uint64_t)1 << k) - 1)) << bit;
         if (on) {
-            words[first / 64] |= mask;
+            s->used[w] |= mask;
+            s->open &= ~((uint64_t)(s->used[w] == UINT64_MAX) << w);
         } else {
-            words[first / 64] &= ~mask;
+            s->used[w] &= ~mask;
+            s->open |= (uint64_t)1 << w;
         }
         first += k;
         n -= k;
+    }
+}
+
+static void set_longest(struct slab *s, uint32_t longest)
+{
+    int list = longest == 0 ? -1 : 31 - __builtin_clz(longest);
+    s->longest = longest;
+    if (list != s->list) {
+        unlink_slab(s);
+        link_slab(s);
     }
 }
 
@@ -132,34 +174,53 @@ static struct slab *new_slab(int device)
     s->device = device;
     s->range = range;
     s->longest = UNITS;
+    s->list = -1;
+    s->open = UINT64_MAX;
     range->owner = s;
     link_slab(s);
     return s;
 }
 
+/* A slab that may have `need` free units in a row, or NULL. */
+static struct slab *candidate(int device, uint32_t need)
+{
+    int list = 31 - __builtin_clz(need);
+    struct slab *s = lists[device][list] == 0 ? NULL : slab_at(lists[device][list]);
+    if (s != NULL && s->longest >= need) {
+        return s;
+    }
+    for (list++; list < LIST_COUNT; list++) { /* all of these promise more than enough */
+        if (lists[device][list] != 0) {
+            return slab_at(lists[device][list]);
+        }
+    }
+    return NULL;
+}
+
 static int malloc_small(int device, uint64_t bytes, void **out)
 {
-    uint32_t need = (uint32_t)((bytes + UNIT - 1) / UNIT), longest;
-    struct slab *s = NULL;
-    /* Every slab of a list above the request's logarithm fits; of its own list perhaps the first. */
-    int list = 31 - __builtin_clz(need);
-    if (lists[device][list] != 0 && slab_at(lists[device][list])->longest >= need) {
-        s = slab_at(lists[device][list]);
+    uint32_t need = (uint32_t)((bytes + UNIT - 1) / UNIT), first = UNITS, longest;
+    struct slab *s;
+    while ((s = candidate(device, need)) != NULL) {
+        first = scan(s, need, &longest);
+        if (first != UNITS) {
+            break;
+        }
+        set_longest(s, longest);
     }
-    for (list++; s == NULL && list < LIST_COUNT; list++) {
-        s = lists[device][list] != 0 ? slab_at(lists[device][list]) : NULL;
-    }
-    s = s == NULL ? new_slab(device) : s;
     if (s == NULL) {
-        return SIM_E_NOMEM;
+        s = new_slab(device);
+        if (s == NULL) {
+            return SIM_E_NOMEM;
+        }
+        first = 0;
     }
-    uint32_t first = scan(s, need, &longest);
-    mark(s->used, first, need, true);
+    mark(s, first, need, true);
     s->starts[first / 64] |= (uint64_t)1 << (first % 64);
     s->live++;
-    unlink_slab(s);
-    (void)scan(s, UNITS + 1, &s->longest);
-    link_slab(s);
+    if (s->open == 0) {
+        set_longest(s, 0);
+    }
     *out = (void *)(uintptr_t)(sim_space_addr(device, s->range->page) + (uint64_t)first * UNIT);
     return SIM_OK;
 }
@@ -188,19 +249,22 @@ static int free_small(struct sim_range *range, void *p)
     if (off % UNIT != 0 || (s->starts[first / 64] >> (first % 64) & 1) == 0) {
         return SIM_E_VALUE;
     }
-    mark(s->used, first, block_end(s, first) - first, false);
+    uint32_t end = block_end(s, first);
+    mark(s, first, end - first, false);
     s->starts[first / 64] &= ~((uint64_t)1 << (first % 64));
     s->live--;
-    unlink_slab(s);
     if (s->live == 0) {
         int device = s->device;
+        unlink_slab(s);
         sim_pool_give(&slabs, s->self);
         sim_space_give(device, range);
         sim_uncharge(device, SIM_PAGE);
         return SIM_OK;
     }
-    (void)scan(s, UNITS + 1, &s->longest);
-    link_slab(s);
+    uint32_t run = run_around(s, first, end);
+    if (run > s->longest) {
+        set_longest(s, run);
+    }
     return SIM_OK;
 }
 

@@ -10,7 +10,8 @@
  *   descending  below everything handed out so far; likewise
  *   first-fit   the lowest free place, as if the address space were tidy
  *
- * The first two fall back to freed addresses when the stretch is used up. Threads: sim_lock, but
+ * The first two fall back to freed addresses when the stretch is used up. Only then, and with first-fit,
+ * is the set of freed ranges kept; it is made from the gaps between the ranges in use. Threads: sim_lock, but
  * sim_is_device and sim_device_of only read constants.
  */
 
@@ -27,6 +28,8 @@ struct space {
     struct sim_ranges freed;
     uint32_t *at;       /* page -> range index, valid for first pages */
     uint64_t low, high; /* pages between low and high were never handed out */
+    uint64_t pages;
+    bool tracked; /* `freed` is kept up to date */
 };
 
 static char *base;
@@ -60,7 +63,7 @@ int sim_space_init(int devices)
             return SIM_E_NOMEM;
         }
         s->low = 1; /* an address of the first page would look like the base itself */
-        s->high = pages;
+        s->high = s->pages = pages;
         s->freed.seed = 1;
     }
     n_devices = devices;
@@ -90,6 +93,13 @@ static uint64_t up(uint64_t x, uint64_t align)
     return (x + align - 1) / align * align;
 }
 
+static void freed(struct space *s, uint64_t page, uint64_t pages)
+{
+    if (s->tracked) {
+        (void)sim_ranges_add(&s->freed, page, pages);
+    }
+}
+
 static uint64_t take_high(struct space *s, uint64_t pages, uint64_t align)
 {
     if (s->high - s->low < pages) {
@@ -99,9 +109,8 @@ static uint64_t take_high(struct space *s, uint64_t pages, uint64_t align)
     if (page < s->low) {
         return SIM_NONE;
     }
-    uint64_t end = s->high;
+    freed(s, page + pages, s->high - page - pages);
     s->high = page;
-    (void)sim_ranges_add(&s->freed, page + pages, end - page - pages);
     return page;
 }
 
@@ -111,14 +120,40 @@ static uint64_t take_low(struct space *s, uint64_t pages, uint64_t align)
     if (page + pages > s->high) {
         return SIM_NONE;
     }
-    (void)sim_ranges_add(&s->freed, s->low, page - s->low);
+    freed(s, s->low, page - s->low);
     s->low = page + pages;
     return page;
+}
+
+/* Start keeping the freed ranges: all gaps between ranges in use, but for the untouched middle. */
+static void track(struct space *s)
+{
+    uint64_t at = 1;
+    s->tracked = true;
+    for (uint64_t first = sim_bits_next(&s->first, 1); at < s->pages;) {
+        uint64_t end = first == SIM_NONE ? s->pages : first;
+        if (at < s->low) {
+            (void)sim_ranges_add(&s->freed, at, (end < s->low ? end : s->low) - at);
+        }
+        uint64_t from = at > s->high ? at : s->high;
+        if (from < end) {
+            (void)sim_ranges_add(&s->freed, from, end - from);
+        }
+        if (first == SIM_NONE) {
+            return;
+        }
+        const struct sim_range *range = sim_pool_at(&ranges, s->at[first]);
+        at = range->page + range->pages;
+        first = sim_bits_next(&s->first, at);
+    }
 }
 
 /* A freed place; what alignment leaves over goes back. */
 static uint64_t take_freed(struct space *s, uint64_t pages, uint64_t align)
 {
+    if (!s->tracked) {
+        track(s);
+    }
     uint64_t got = sim_ranges_take(&s->freed, pages + align - 1);
     if (got == SIM_NONE) {
         return SIM_NONE;
@@ -152,7 +187,7 @@ struct sim_range *sim_space_take(int device, uint64_t pages, uint64_t align, enu
     uint32_t self;
     struct sim_range *range = sim_pool_take(&ranges, &self);
     if (range == NULL) {
-        (void)sim_ranges_add(&s->freed, page, pages);
+        freed(s, page, pages);
         return NULL;
     }
     range->page = page;
@@ -168,7 +203,7 @@ void sim_space_give(int device, struct sim_range *range)
 {
     struct space *s = &spaces[device];
     sim_bits_clear(&s->first, range->page);
-    (void)sim_ranges_add(&s->freed, range->page, range->pages);
+    freed(s, range->page, range->pages);
     sim_pool_give(&ranges, range->self);
 }
 
