@@ -217,6 +217,19 @@ void plim__books_counterfactuals(struct plim__case *c)
     if (!sane) {
         return;
     }
+    if (b->free.bytes >= b->request.bytes) {
+        /* Taking something away proves nothing when there was room already. */
+        bool capped = c->set->verdict.subclass == PLIM_SUBCLASS_ALLOCATOR_LIMIT;
+        if (!capped) {
+            plim__counterfactual(c, "as_it_was", 0, true,
+                                 plim__say(c,
+                                           "with nothing taken away: %s free for %s, and it was "
+                                           "refused all the same",
+                                           plim__size(c, b->free.bytes),
+                                           plim__size(c, b->request.bytes)));
+        }
+        return;
+    }
     if (plim_known(b->gap) && b->gap.bytes > 0) {
         without(c, "no_stranded", "without stranded bytes", b->gap.bytes);
     }
