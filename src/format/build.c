@@ -29,14 +29,18 @@ static enum plim_status intern_words(struct plim_build *b, struct plim_err *err)
     return PLIM_OK;
 }
 
+bool plim__build_worth_room(const struct plim_build *b)
+{
+    return b->expected >= 16 * PLIM_MIB && b->expected <= b->limits.memory / 2;
+}
+
 /* An entry takes 60 to 200 bytes of a file and mostly one or two cells. What is not used is never
  * touched and given back at the end; without the room, the columns grow as they fill. */
 static void set_room_aside(struct plim_build *b)
 {
-    bool worth = b->expected >= 16 * PLIM_MIB && b->expected <= b->limits.memory / 2;
-    if (!worth || plim_vec_reserve(&b->events, b->expected / 100, NULL) != PLIM_OK ||
-        plim_vec_reserve(&b->cells, b->expected / 64, NULL) != PLIM_OK) {
-        return;
+    if (plim__build_worth_room(b)) {
+        (void)plim_vec_reserve(&b->events, b->expected / 100, NULL);
+        (void)plim_vec_reserve(&b->cells, b->expected / 64, NULL);
     }
 }
 

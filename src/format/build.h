@@ -165,6 +165,9 @@ PLIM_MUST_USE enum plim_status plim__build_init(struct plim_build *b,
                                                 uint64_t expected, struct plim_err *err);
 void plim__build_fini(struct plim_build *b);
 
+/** plim__build_worth_room() - whether the input is known to be so large that room is set aside for it. */
+bool plim__build_worth_room(const struct plim_build *b);
+
 /** plim__build_memory() - bytes held now. Cost: O(1). */
 uint64_t plim__build_memory(const struct plim_build *b);
 

@@ -470,6 +470,10 @@ static enum plim_status machine_init(struct plim_pickle *vm, struct plim_err *er
                           (unsigned long long)vm->b->limits.nesting);
     }
     vm->shapes = vm->b->no_shapes ? NULL : plim__shapes_new();
+    if (plim__build_worth_room(vm->b)) {
+        (void)plim_vec_reserve(&vm->memo, vm->b->expected / 32,
+                               NULL); /* else it grows as it fills */
+    }
     return grow_stack(vm, err);
 }
 
