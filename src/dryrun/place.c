@@ -277,7 +277,9 @@ enum plim_status plim_dryrun_environment(const struct plim_dryrun_setup *setup,
     for (char **p = environ; *p != NULL && st == PLIM_OK; p++) {
         st = plim_vec_push(&env.vars, err, *p);
     }
-    PLIM_TRY_GOTO(st, st, done);
+    if (st != PLIM_OK) {
+        goto done;
+    }
     PLIM_TRY_GOTO(st, put_before(&env, "LD_PRELOAD", preload(place, arena), err), done);
     PLIM_TRY_GOTO(st, put_before(&env, "LD_LIBRARY_PATH", place->shells, err), done);
     PLIM_TRY_GOTO(st, put_before(&env, "PYTHONPATH", place->start, err), done);

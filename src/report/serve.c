@@ -194,6 +194,7 @@ static enum MHD_Result route(struct request *r, const char *path)
     return refuse(r, MHD_HTTP_NOT_FOUND, "not found\n");
 }
 
+/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd fixes the parameters */
 static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *upload,
                                   size_t *upload_size, void **state)
