@@ -230,7 +230,21 @@ static struct plim_advice advise_smaller_request(struct adviser *a)
     };
 }
 
-/* The category that holds most live bytes, and what shrinks it. */
+/* The known category that holds most live bytes, when that is a quarter of them or more. */
+static enum plim_category largest_category(const struct adviser *a)
+{
+    enum plim_category top = PLIM_CATEGORY_UNKNOWN;
+    uint64_t most = a->d->set.ledger.allocated.bytes / 4;
+    for (int c = PLIM_CATEGORY_UNKNOWN + 1; c < PLIM_CATEGORY_COUNT; c++) {
+        if (a->d->by_category[c] > most) {
+            most = a->d->by_category[c];
+            top = (enum plim_category)c;
+        }
+    }
+    return top;
+}
+
+/* What shrinks the category that holds most live bytes. */
 static struct plim_advice advise_by_category(struct adviser *a)
 {
     static const char *const what[PLIM_CATEGORY_COUNT] = {
@@ -250,10 +264,7 @@ static struct plim_advice advise_by_category(struct adviser *a)
         [PLIM_CATEGORY_WORKSPACE] = "Limit library workspaces (CUBLAS_WORKSPACE_CONFIG)",
         [PLIM_CATEGORY_COMMUNICATION] = "Use smaller communication buckets",
     };
-    enum plim_category top = PLIM_CATEGORY_UNKNOWN;
-    for (int c = 0; c < PLIM_CATEGORY_COUNT; c++) {
-        top = a->d->by_category[c] > a->d->by_category[top] ? (enum plim_category)c : top;
-    }
+    enum plim_category top = largest_category(a);
     return (struct plim_advice){
         .action = plim_arena_sayf(a->arena, "%s: at least %s less must be live.", what[top],
                                   bytes_text(a, shortfall(a))),

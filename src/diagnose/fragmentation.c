@@ -89,9 +89,13 @@ static enum plim_status read_segments(const struct plim_heap *heap, struct plim_
         bool normal = segment->pool == 0;
         plim_totals_add_segment(&f->all, heap, segment);
         plim_totals_add_segment(normal ? &f->normal : &f->private_, heap, segment);
-        plim_totals_add_segment(&f->pools.items[segment->pool].totals, heap, segment);
-        if (normal) {
+        if (segment->pool < f->pools.n) {
+            plim_totals_add_segment(&f->pools.items[segment->pool].totals, heap, segment);
+        }
+        if (normal && segment->stream < f->streams.n) { /* a snapshot may name no stream at all */
             plim_totals_add_segment(&f->streams.items[segment->stream].totals, heap, segment);
+        }
+        if (normal) {
             PLIM_TRY(note_pinned(heap, i, f, err));
         }
     }

@@ -187,6 +187,9 @@ enum plim_status plim__build_finish(struct plim_build *b, struct plim_value root
 {
     PLIM_TRY(plim__build_settle(b, root, err));
     PLIM_TRY(assemble(b, root, err));
+    if (b->snap.streams.n == 0) { /* none was named: everything lies on the default stream */
+        PLIM_TRY(plim_vec_push(&b->snap.streams, err, 0));
+    }
     *out = b->snap;
     b->snap = (struct plim_snapshot){0};
     return PLIM_OK;

@@ -323,6 +323,15 @@ static void a_failure_with_nothing_free_is_measured_too(void **state)
     maker_fini(&maker);
 }
 
+static void a_snapshot_that_names_no_stream_is_judged(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    maker_alloc(&maker, 4 * PLIM_GIB, PLIM_NO_STACK);
+    maker.snapshot.streams.n = 0;
+    assert_verdict(&defaults, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_OK);
+}
+
 static void a_snapshot_without_devices_is_an_error(void **state)
 {
     (void)state;
@@ -357,6 +366,7 @@ int main(void)
         cmocka_unit_test(without_the_size_of_the_device_no_capacity_verdict_is_sure),
         cmocka_unit_test(a_full_device_without_history_is_unknown),
         cmocka_unit_test(a_failure_with_nothing_free_is_measured_too),
+        cmocka_unit_test(a_snapshot_that_names_no_stream_is_judged),
         cmocka_unit_test(a_snapshot_without_devices_is_an_error),
     };
     return PLIM_RUN_TESTS("diagnose", tests);
