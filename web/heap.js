@@ -4,11 +4,14 @@
  *
  * position k is the state after the first k events. Pieces are the blocks and holes of all segments in order of
  * address. Rules as in src/heap/moment.h: what lies between live blocks is free, but up to 1 MiB behind a block of a
- * large ordinary segment belongs to that block.
+ * large ordinary segment belongs to that block. As in src/heap/totals.h whole free pages of an expandable segment are
+ * releasable.
  */
 'use strict';
 
 const MAX_UNSPLIT = 1 << 20;
+const SMALL_PAGE = 2 << 20; /* of an expandable segment */
+const LARGE_PAGE = 20 << 20;
 const LIVE = 0;
 const PENDING = 1;
 const STRANDED = 2;
@@ -91,6 +94,17 @@ class Pieces {
   }
 }
 
+/** A hole of an expandable segment: the whole pages in it can go back to the driver, its ends cannot. */
+function addPages(p, segment, index, from, to) {
+  const page = segment.small ? SMALL_PAGE : LARGE_PAGE;
+  const first = segment.addr + Math.ceil((from - segment.addr) / page) * page;
+  const last = segment.addr + Math.floor((to - segment.addr) / page) * page;
+  if (first >= last) { p.add(from, to - from, STRANDED, -1, index); return; }
+  if (first > from) { p.add(from, first - from, STRANDED, -1, index); }
+  p.add(first, last - first, RELEASABLE, -1, index);
+  if (to > last) { p.add(last, to - last, STRANDED, -1, index); }
+}
+
 function addHole(p, segment, index, from, to) {
   if (to <= from) { return; }
   const last = p.n > segment.first ? p.n - 1 : -1;
@@ -99,15 +113,17 @@ function addHole(p, segment, index, from, to) {
     segment.live += to - from;
     return;
   }
-  p.add(from, to - from, STRANDED, -1, index);
   segment.free += to - from;
+  if (segment.expandable) { addPages(p, segment, index, from, to); } else { p.add(from, to - from, STRANDED, -1, index); }
 }
 
-/** What the holes of a finished segment are. */
-function nameHoles(p, segment) {
-  const kind = segment.pool !== 0 ? PRIVATE_FREE : segment.blocks === 0 ? RELEASABLE : STRANDED;
+/** What the holes of a finished segment are, with their sums. */
+function nameHoles(p, segment, heap) {
   for (let i = segment.first; i < segment.first + segment.n; i++) {
-    if (p.row[i] < 0) { p.kind[i] = kind; }
+    if (p.row[i] >= 0) { continue; }
+    if (segment.pool !== 0) { p.kind[i] = PRIVATE_FREE; } else if (segment.blocks === 0) { p.kind[i] = RELEASABLE; }
+    if (p.kind[i] === STRANDED) { heap.stranded += p.size[i]; }
+    if (p.kind[i] === RELEASABLE) { heap.releasable += p.size[i]; }
   }
 }
 
@@ -120,7 +136,7 @@ function nameHoles(p, segment) {
 Plim.buildHeap = function (blocks, order, segmentLives, t) {
   const segments = segmentsAt(segmentLives, t);
   const rows = livesAt(blocks, order, t);
-  const p = new Pieces(rows.length * 2 + segments.length + 1);
+  const p = new Pieces(rows.length * 4 + segments.length * 3 + 3);
   const heap = { t, exact: Plim.exactAt(t), lives: blocks, segments, pieces: p, rows, live: 0, requested: 0,
     reserved: 0, stranded: 0, releasable: 0 };
   let next = 0;
@@ -141,13 +157,9 @@ Plim.buildHeap = function (blocks, order, segmentLives, t) {
     }
     addHole(p, segment, index, at, end);
     segment.n = p.n - segment.first;
-    nameHoles(p, segment);
+    nameHoles(p, segment, heap);
     heap.live += segment.live;
     heap.reserved += segment.size;
-    if (segment.pool === 0) {
-      heap.stranded += segment.blocks > 0 ? segment.free : 0;
-      heap.releasable += segment.blocks > 0 ? 0 : segment.free;
-    }
   });
   return heap;
 };

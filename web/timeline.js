@@ -7,7 +7,8 @@
 
 (function () {
   const LEFT = 70;
-  const TOP = 16;
+  const SPANS = 14; /* height of the lane with annotations */
+  let TOP = 16;
   const BOTTOM = 44;
   const LAYERS = [
     ['live', 'live'], ['rounding', 'rounding'], ['private', 'private pools, free'], ['stranded', 'stranded'],
@@ -198,7 +199,7 @@
     g.lineTo(LEFT + width, y);
     g.stroke();
     g.setLineDash([]);
-    Plim.tag(g, label, LEFT + width - 120, y + 13, LEFT + width);
+    Plim.tag(g, label, LEFT + width / 2, y + 13, LEFT + width);
   }
 
   /** Ticks below the plot where segments came and went, retries and failures above it. */
@@ -246,6 +247,46 @@
     }
     if (Plim.state.t2 !== null) { vertical(g, Plim.state.t2, height, Plim.colours.grow, 'compared', height - BOTTOM - 22); }
     vertical(g, Plim.state.t, height, Plim.colours.select, 'moment', height - BOTTOM - 6);
+  }
+
+  /** Annotated spans as [first position, last position, name], from their times. Made once. */
+  let spans = null;
+  function readSpans() {
+    const { annotations, has_times: timed, events } = Plim.data.meta;
+    const { time, range } = Plim.data.series[0];
+    const at = (us) => Math.min(events, range[0] + Plim.lowerBound(time, us) * range[2]);
+    const open = new Map();
+    spans = [];
+    for (const a of timed ? annotations : []) {
+      if (!a.end) { open.set(a.name, a.time); continue; }
+      if (open.has(a.name)) { spans.push([at(open.get(a.name)), at(a.time), a.name]); open.delete(a.name); }
+    }
+    for (const [name, start] of open) { spans.push([at(start), events, name]); }
+    spans.sort((x, y) => x[0] - y[0]);
+    TOP += spans.length > 0 ? SPANS : 0;
+  }
+
+  function drawSpans(g, width) {
+    let written = 0; /* where the last name ends */
+    spans.forEach(([from, to, name], i) => {
+      const left = Math.max(LEFT, xOf(from));
+      const right = Math.min(LEFT + width, Math.max(xOf(to), left + 1));
+      if (right <= left) { return; }
+      g.fillStyle = Plim.hues[i % Plim.hues.length];
+      g.globalAlpha = 0.35;
+      g.fillRect(left, 0, right - left, SPANS - 2);
+      g.globalAlpha = 1;
+      if (right - left > 40 && left > written) {
+        written = Math.min(right, left + 6 + g.measureText(name).width);
+        g.save();
+        g.beginPath();
+        g.rect(left, 0, right - left, SPANS);
+        g.clip();
+        g.fillStyle = Plim.colours.text;
+        g.fillText(name, left + 3, SPANS - 4);
+        g.restore();
+      }
+    });
   }
 
   /** Blocks as rectangles: life by address, segments packed without the gaps between them. In the colour of their
@@ -320,6 +361,7 @@
     }
     drawAxes(g, width, height, most, scale);
     drawMarkers(g, width, height, ledger);
+    drawSpans(g, width);
     drawMoments(g, height);
   }
 
@@ -420,6 +462,7 @@
   });
 
   Plim.timelineView = function () {
+    readSpans();
     surface = Plim.surface({ label: 'Timeline of the ledger; arrow keys move the moment, plus and minus zoom', height: 300, draw });
     legendBox = Plim.el('ul', { class: 'legend', 'aria-label': 'Colours of the timeline' });
     status = Plim.el('p', { class: 'status', role: 'status' }, '\u00a0');

@@ -88,7 +88,8 @@ static void free_requested(struct pairing *p, uint32_t i)
     }
 }
 
-static void free_completed(struct pairing *p, uint32_t i)
+/* The block at the address of event i ends with it: freed, or, in a trace with holes, allocated anew. */
+static void end_block(struct pairing *p, uint32_t i)
 {
     uint64_t value;
     if (!plim_map_take(&p->live, key_of(p->events[i].addr), &value)) {
@@ -100,7 +101,9 @@ static void free_completed(struct pairing *p, uint32_t i)
         life->freed = life->freed < life->end ? life->freed : life->end;
     } else {
         p->lives.link[(uint32_t)value] = i + 1;
-        p->lives.link[i] = (uint32_t)(value >> 32);
+        if (p->events[i].action != PLIM_ACTION_ALLOC) { /* whose link is its own end */
+            p->lives.link[i] = (uint32_t)(value >> 32);
+        }
     }
 }
 
@@ -159,18 +162,22 @@ static enum plim_status pair_event(struct pairing *p, uint32_t i, struct plim_er
     switch ((int)e->action) {
     case PLIM_ACTION_ALLOC:
         p->lives.allocations++;
+        end_block(p, i);
         return plim_map_put(&p->live, key_of(e->addr), i, err);
     case PLIM_ACTION_FREE_REQUESTED:
         free_requested(p, i);
         if (p->frees_are_requests) {
-            free_completed(p, i);
+            end_block(p, i);
         }
         return PLIM_OK;
     case PLIM_ACTION_FREE_COMPLETED:
-        free_completed(p, i);
+        end_block(p, i);
         return PLIM_OK;
     case PLIM_ACTION_SEGMENT_ALLOC:
     case PLIM_ACTION_SEGMENT_MAP:
+        if (plim_ranges_take(&p->present, e->addr, &range)) {
+            end_segment(p, &range, i);
+        }
         return open_segment(p, segment_of(e, i, e->action == PLIM_ACTION_SEGMENT_MAP), err);
     case PLIM_ACTION_SEGMENT_FREE:
         if (plim_ranges_take(&p->present, e->addr, &range)) {
@@ -245,7 +252,10 @@ struct plim_life plim_lives_of_event(const struct plim_lives *lives, uint32_t ev
 {
     const struct plim_event *e = &lives->trace->events.items[event];
     const uint64_t *known = plim_map_get(&lives->sizes, event);
-    uint32_t end = lives->link[event], request = end > 0 ? lives->link[end - 1] : 0;
+    uint32_t end = lives->link[event], request = 0;
+    if (end > 0 && lives->trace->events.items[end - 1].action != PLIM_ACTION_ALLOC) {
+        request = lives->link[end - 1];
+    }
     return (struct plim_life){.addr = e->addr,
                               .size = known ? *known : rounded(e->size),
                               .requested = e->size,

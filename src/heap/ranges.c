@@ -54,8 +54,7 @@ static enum plim_status insert_chunk(struct plim_ranges *ranges, size_t at,
     }
     chunk->n = 0;
     struct plim_ranges_chunk **items = ranges->chunks.items;
-    memmove(&items[at + 1], &items[at],
-            (ranges->chunks.n - at) * sizeof(struct plim_ranges_chunk *));
+    memmove(&items[at + 1], &items[at], (ranges->chunks.n - at) * sizeof(void *));
     items[at] = chunk;
     ranges->chunks.n++;
     *out = chunk;
@@ -143,7 +142,7 @@ bool plim_ranges_take(struct plim_ranges *ranges, uint64_t addr, struct plim_add
         free(chunk);
         ranges->chunks.n--;
         memmove(&ranges->chunks.items[at], &ranges->chunks.items[at + 1],
-                (ranges->chunks.n - at) * sizeof(struct plim_ranges_chunk *));
+                (ranges->chunks.n - at) * sizeof(void *));
     }
     return true;
 }

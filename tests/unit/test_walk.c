@@ -139,6 +139,45 @@ static void blocks_from_before_the_trace_live_from_its_start(void **state)
     end_program(&program);
 }
 
+static void add_event(struct plim_device *device, uint8_t action, uint64_t addr, uint64_t size)
+{
+    struct plim_event e = {.addr = addr,
+                           .size = size,
+                           .stack = PLIM_NO_STACK,
+                           .note = PLIM_NO_ID,
+                           .pool = PLIM_NO_POOL,
+                           .action = action};
+    assert_ok(plim_vec_push(&device->trace.events, NULL, e));
+    device->trace.by_action[action]++;
+}
+
+static void an_address_allocated_anew_ends_the_life_before(void **state)
+{
+    (void)state;
+    struct plim_device device = {0};
+    struct plim_lives lives;
+    add_event(&device, PLIM_ACTION_SEGMENT_ALLOC, 4096, 1 << 21);
+    add_event(&device, PLIM_ACTION_ALLOC, 4096, 1000);
+    add_event(&device, PLIM_ACTION_ALLOC, 4096, 2000);
+    add_event(&device, PLIM_ACTION_SEGMENT_ALLOC, 4096, 1 << 21);
+    add_event(&device, PLIM_ACTION_FREE_REQUESTED, 4096, 2000);
+    add_event(&device, PLIM_ACTION_FREE_COMPLETED, 4096, 2000);
+    assert_ok(plim_lives_read(&device, &lives, NULL));
+    struct plim_life first = plim_lives_of_event(&lives, 1),
+                     second = plim_lives_of_event(&lives, 2);
+    assert_int_equal(first.end, 3);
+    assert_int_equal(second.start, 3);
+    assert_int_equal(second.freed, 5);
+    assert_int_equal(second.end, 6);
+    size_t present = 0;
+    plim_vec_foreach (life, &lives.segments) {
+        present += plim_life_at(life, 4);
+    }
+    assert_int_equal(present, 1);
+    plim_lives_fini(&lives);
+    plim_vec_fini(&device.trace.events);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +186,7 @@ int main(void)
         cmocka_unit_test(a_copy_goes_on_as_the_original_does),
         cmocka_unit_test(the_lives_at_a_moment_are_the_live_blocks_and_segments),
         cmocka_unit_test(blocks_from_before_the_trace_live_from_its_start),
+        cmocka_unit_test(an_address_allocated_anew_ends_the_life_before),
     };
     return PLIM_RUN_TESTS("walk", tests);
 }

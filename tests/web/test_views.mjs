@@ -6,6 +6,7 @@ import { check, DATA, equal, open, report, run, settle, state, test } from './ha
 const leak = report(path.join(DATA, 'simulated/leak_list.pickle.xz'));
 const llama = report(path.join(DATA, 'simulated/hf-llama8b-oom-24g.pickle'), '--device-memory', '24GiB');
 const pools = report(path.join(DATA, 'simulated/graph_pool.pickle.xz'));
+const expandable = report(path.join(DATA, 'mosaic-synthetic-expandable.pickle'));
 let page;
 
 const box = (selector) => page.locator(selector).boundingBox();
@@ -243,6 +244,20 @@ test('an address that makes no sense is survived', async () => {
   const odd = await open(leak + '#t=99999999&tab=nonsense&from=9&to=3&sel=block:1@2&stack=x&colour=%00&stream=77');
   equal((await state(odd)).t, 8000);
   equal(odd.complaints, []);
+});
+
+test('the map at the judged moment has the stranded and releasable bytes of the ledger, also in expandable segments', async () => {
+  for (const file of [leak, llama, pools, expandable]) {
+    const p = await open(file);
+    const [map, ledger] = await p.evaluate(() => {
+      const h = Plim.heapAt(Plim.shownMoment(Plim.data.meta.moments.judged));
+      const of = (label) => [...document.querySelectorAll('#ledger tr')].filter((r) => r.cells[0].textContent === label)
+        .map((r) => Number(r.cells[1].dataset.v))[0];
+      return [[h.requested, h.stranded, h.releasable, h.reserved], [of('live'), of('stranded'), of('releasable'), of('reserved by the allocator')]];
+    });
+    equal(map, ledger, file);
+    await p.context().close();
+  }
 });
 
 test('no error in the console in all of this', async () => { equal(page.complaints, []); });
