@@ -47,6 +47,7 @@ static uint32_t rank_in(const struct plim_ranges_chunk *chunk, uint64_t addr)
 static enum plim_status insert_chunk(struct plim_ranges *ranges, size_t at,
                                      struct plim_ranges_chunk **out, struct plim_err *err)
 {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): pointers are what is kept
     PLIM_TRY(plim_vec_reserve(&ranges->chunks, 1, err));
     struct plim_ranges_chunk *chunk = malloc(sizeof(*chunk));
     if (!chunk) {

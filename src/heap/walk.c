@@ -226,8 +226,8 @@ enum plim_status plim_walk_step(struct plim_walk *walk, struct plim_err *err)
 static enum plim_status copy_ranges(const struct plim_ranges *from, struct plim_ranges *to,
                                     struct plim_err *err)
 {
-    PLIM_TRY(
-        plim_vec_reserve(&to->chunks, from->chunks.n, err)); // NOLINT(bugprone-sizeof-expression)
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): pointers are what is kept
+    PLIM_TRY(plim_vec_reserve(&to->chunks, from->chunks.n, err));
     plim_vec_foreach (chunk, &from->chunks) {
         struct plim_ranges_chunk *copy = malloc(sizeof(*copy));
         if (!copy) {
