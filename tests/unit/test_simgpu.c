@@ -8,6 +8,7 @@
 #include "plimsoll/simgpu.h"
 #include "unit.h"
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -584,6 +585,101 @@ static void the_log_has_the_calls_in_order(void **state)
     assert_int_equal(plimsoll_sim_log_read(9, calls, 4), 0);
 }
 
+static void a_log_file_holds_the_calls_even_without_an_end(void **state)
+{
+    (void)state;
+    char path[64], name[96];
+    struct plimsoll_sim_log_head head;
+    struct plimsoll_sim_call call;
+    int status;
+    (void)snprintf(path, sizeof path, "/tmp/plimsoll-log-%d", (int)getpid());
+    pid_t child = fork(); /* no context yet: this test runs early */
+    if (child == 0) {
+        void *p;
+        if (sim_set("log", path) != SIM_OK || sim_call_malloc(&p, 4 * MIB) != SIM_OK) {
+            _exit(1);
+        }
+        (void)kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+    (void)snprintf(name, sizeof name, "%s.%d", path, (int)child);
+    FILE *file = fopen(name, "rb");
+    assert_non_null(file);
+    (void)unlink(name);
+    assert_int_equal(fread(&head, sizeof head, 1, file), 1);
+    assert_memory_equal(head.magic, PLIMSOLL_SIM_LOG_MAGIC, 8);
+    assert_int_equal(head.record_bytes, sizeof call);
+    assert_int_equal(head.pid, child);
+    assert_int_equal(atomic_load(&head.count), 2); /* the context and the allocation */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fread(&call, sizeof call, 1, file), 1);
+    }
+    assert_string_equal(plimsoll_sim_call_name(call.call), "cudaMalloc");
+    assert_int_equal(call.size, 4 * MIB);
+    (void)fclose(file);
+}
+
+static void calls_cost_simulated_time_when_asked(void **state)
+{
+    (void)state;
+    void *p;
+    uint64_t before = plimsoll_sim_stall_ns();
+    assert_int_equal(sim_call_malloc(&p, 20 * MIB), SIM_OK);
+    assert_int_equal(plimsoll_sim_stall_ns(), before);
+    assert_int_equal(sim_set("cost", "1"), SIM_OK);
+    assert_int_equal(sim_call_free(p), SIM_OK);
+    assert_int_equal(sim_call_malloc(&p, 2 * MIB), SIM_OK);
+    uint64_t small = plimsoll_sim_stall_ns() - before;
+    assert_int_equal(sim_call_free(p), SIM_OK);
+    before = plimsoll_sim_stall_ns();
+    assert_int_equal(sim_call_malloc(&p, 200 * MIB), SIM_OK);
+    assert_true(small > 10000);
+    assert_true(plimsoll_sim_stall_ns() - before > small);
+    assert_int_equal(sim_set("cost", "0"), SIM_OK);
+    assert_int_equal(sim_call_free(p), SIM_OK);
+}
+
+static void devices_have_books_of_their_own(void **state)
+{
+    (void)state;
+    int status;
+    pid_t child = fork(); /* with other cards: books are made at first use */
+    if (child == 0) {
+        (void)execl("/proc/self/exe", "test_simgpu", "two-devices", (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* In a process of its own: two cards of 1 and 2 GiB. The line that failed, or 0. */
+static int two_devices(void)
+{
+    void *a, *b;
+    size_t free_bytes, total;
+    (void)setenv("PLIMSOLL_SIM_GPU", "1GiB,2GiB", 1);
+    (void)setenv("PLIMSOLL_SIM_CONTEXT", "64MiB", 1);
+#define CHECK(x)                                                                                   \
+    if (!(x)) {                                                                                    \
+        return __LINE__ % 250 + 1;                                                                 \
+    }
+    CHECK(sim_start() == SIM_OK && sim_device_count() == 2)
+    CHECK(sim_call_malloc(&a, 100 * MIB) == SIM_OK)
+    CHECK(sim_call_set_device(2) == SIM_E_DEVICE)
+    CHECK(sim_call_set_device(1) == SIM_OK)
+    CHECK(sim_call_malloc(&b, 1500 * MIB) == SIM_OK)
+    CHECK(sim_device_of(a) == 0 && sim_device_of(b) == 1)
+    CHECK(sim_call_info(&free_bytes, &total) == SIM_OK)
+    CHECK(total == 2 * CAPACITY && free_bytes == total - 1564 * MIB)
+    CHECK(sim_call_free(a) == SIM_OK) /* of the other device */
+    CHECK(sim_call_set_device(0) == SIM_OK)
+    CHECK(sim_call_info(&free_bytes, &total) == SIM_OK)
+    CHECK(total == CAPACITY && free_bytes == CAPACITY - CONTEXT)
+    return 0;
+#undef CHECK
+}
+
 static void a_sticky_error_stays(void **state)
 {
     (void)state;
@@ -594,12 +690,17 @@ static void a_sticky_error_stays(void **state)
     assert_int_equal(sim_call_device_sync(), SIM_E_ADDRESS);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "two-devices") == 0) {
+        return two_devices();
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_in_a_set_agree_with_a_linear_search),
         cmocka_unit_test(free_ranges_give_the_lowest_place_and_merge),
         cmocka_unit_test(a_process_that_dies_gives_its_memory_back),
+        cmocka_unit_test(a_log_file_holds_the_calls_even_without_an_end),
+        cmocka_unit_test(devices_have_books_of_their_own),
         cmocka_unit_test(the_first_call_pays_for_the_context_once),
         cmocka_unit_test(small_requests_share_a_page_and_large_ones_do_not),
         cmocka_unit_test(small_blocks_never_overlap),
@@ -616,6 +717,7 @@ int main(void)
         cmocka_unit_test(sizes_and_cards_are_parsed),
         cmocka_unit_test(a_child_forked_after_first_use_has_no_device),
         cmocka_unit_test(copies_from_the_device_read_zero_and_host_copies_are_real),
+        cmocka_unit_test(calls_cost_simulated_time_when_asked),
         cmocka_unit_test(the_log_has_the_calls_in_order),
         cmocka_unit_test(a_sticky_error_stays),
     };
