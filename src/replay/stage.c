@@ -101,7 +101,16 @@ static enum plim_status run_alloc(struct plim__stage *s, const struct plim_reque
         s->pool_retained[pool] = true;
     }
     uint64_t *handle = &s->handles[r->slot];
-    PLIM_TRY(plim_torch_alloc(s->torch, size, stream, s->pools[pool], handle, err));
+    /* Pools (n, 0) are made by CUDA graph captures and used by them only. */
+    bool captured = pool != 0 && s->q->snapshot->pools.items[pool].a != 0;
+    if (captured) {
+        plim_torch_capture(s->torch, stream, true);
+    }
+    enum plim_status st = plim_torch_alloc(s->torch, size, stream, s->pools[pool], handle, err);
+    if (captured) {
+        plim_torch_capture(s->torch, stream, false);
+    }
+    PLIM_TRY(st);
     *failed = *handle == PLIM_TORCH_NONE;
     return PLIM_OK;
 }
