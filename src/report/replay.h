@@ -44,9 +44,12 @@ void plim_text_doubts(struct plim_buf *out, const struct plim_requests *requests
 const char *const *plim_doubt_list(const struct plim_requests *requests, struct plim_arena *arena,
                                    size_t *n);
 
-/** plim_text_stranded_line() - stranded bytes over time in one line of `columns` characters. */
+/**
+ * plim_text_stranded_line() - stranded bytes over time in one line of `columns` characters.
+ * @most: bytes that the highest bar stands for.
+ */
 void plim_text_stranded_line(struct plim_buf *out, const struct plim_replay_result *result,
-                             unsigned columns, bool unicode);
+                             uint64_t most, unsigned columns, bool unicode);
 
 /* A self-check ("plimsoll.selfcheck/1"). */
 void plim_text_selfcheck(struct plim_buf *out, const struct plim_selfcheck *check,

@@ -65,20 +65,19 @@ static const char *title(const struct plim_replay_view *v, struct plim_arena *ar
 }
 
 void plim_text_stranded_line(struct plim_buf *out, const struct plim_replay_result *r,
-                             unsigned columns, bool unicode)
+                             uint64_t most, unsigned columns, bool unicode)
 {
     static const char *const levels[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
                                          "\u2585", "\u2586", "\u2587", "\u2588"};
     static const char *const ascii[] = {" ", ".", ".", ":", ":", "=", "=", "#", "#"};
     for (unsigned c = 0; c < columns && r->n_samples > 0; c++) {
-        uint64_t most = 0;
+        uint64_t here = 0;
         for (uint32_t i = c * r->n_samples / columns; i <= (c + 1) * (r->n_samples - 1) / columns;
              i++) {
-            most = plim_max_u64(most, r->samples[i].stranded);
+            here = plim_max_u64(here, r->samples[i].stranded);
         }
-        unsigned level =
-            r->peak.stranded ? (unsigned)((double)most * 8 / (double)r->peak.stranded + 0.5) : 0;
-        level = level > 8 ? 8 : level == 0 && most > 0 ? 1 : level;
+        unsigned level = most ? (unsigned)((double)here * 8 / (double)most + 0.5) : 0;
+        level = level > 8 ? 8 : level == 0 && here > 0 ? 1 : level;
         plim_buf_text(out, unicode ? levels[level] : ascii[level]);
     }
 }
@@ -190,7 +189,7 @@ void plim_text_replay(struct plim_buf *out, const struct plim_replay_view *v,
     }
     if (v->result->peak.stranded > 0 && v->result->n_samples > 1) {
         plim_buf_printf(out, "  %-15s|", "over time");
-        plim_text_stranded_line(out, v->result, 48, style->unicode);
+        plim_text_stranded_line(out, v->result, v->result->peak.stranded, 48, style->unicode);
         plim_buf_text(out, "| stranded\n");
     }
     plim_text_doubts(out, v->requests, style);

@@ -97,6 +97,32 @@ static void text_table(struct plim_buf *out, const struct plim_tune_view *v)
     plim_buf_char(out, '\n');
 }
 
+/* Stranded bytes over time under the present and the recommended settings, on one scale. */
+static void text_over_time(struct plim_buf *out, const struct plim_tune_view *v,
+                           const struct plim_text_style *style)
+{
+    const struct plim_tune *t = v->tune;
+    uint32_t rows[2] = {t->recorded, t->recommended};
+    uint64_t most = 0;
+    char bytes[PLIM_BYTES_TEXT];
+    for (size_t i = 0; i < 2; i++) {
+        most = rows[i] == PLIM_NO_ID
+                   ? most
+                   : plim_max_u64(most, t->runs.items[rows[i]].result.peak.stranded);
+    }
+    if (most == 0 || t->recorded == PLIM_NO_ID) {
+        return;
+    }
+    plim_buf_printf(out, "\n  stranded over time, up to %s\n", plim_bytes_format(bytes, most));
+    for (size_t i = 0; i < 2; i++) {
+        if (rows[i] != PLIM_NO_ID) {
+            plim_buf_text(out, i == 0 ? "= |" : "* |");
+            plim_text_stranded_line(out, &t->runs.items[rows[i]].result, most, 64, style->unicode);
+            plim_buf_text(out, "|\n");
+        }
+    }
+}
+
 static void bound_lines(struct plim_buf *out, const struct plim_tune_view *v, const char *bullet,
                         const struct plim_text_style *style)
 {
@@ -141,6 +167,7 @@ void plim_text_tune(struct plim_buf *out, const struct plim_tune_view *v,
         plim_text_wrap(out, "  For: ", t->applies_to, style);
     }
     text_table(out, v);
+    text_over_time(out, v, style);
     plim_text_heading(out, "How far could any allocator go?", style);
     bound_lines(out, v, "  - ", style);
     if (t->excluded.n > 0) {
