@@ -27,12 +27,17 @@ static void write_answer(struct plim_cli *cli, const char *format, const struct 
     }
 }
 
-static enum plim_status write_html(const struct plim_cli *cli, const char *path,
+/* The report to a file; with "-" it is the answer itself. */
+static enum plim_status write_html(struct plim_cli *cli, const char *path,
                                    const struct plim_snapshot *snapshot,
                                    const struct plim_diagnosis *diagnosis, struct plim_err *err)
 {
     struct plim_html_options options = {.source = plim_base_name(cli->args[0])};
     struct plim_buf page = {0};
+    if (strcmp(path, "-") == 0) {
+        plim_buf_reset(&cli->out);
+        return plim_html_report(&cli->out, snapshot, diagnosis, &options, err);
+    }
     enum plim_status st = plim_html_report(&page, snapshot, diagnosis, &options, err);
     if (st == PLIM_OK) {
         st = plim_file_replace(path, plim_buf_str(&page), err);

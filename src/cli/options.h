@@ -97,7 +97,8 @@
 #define PLIM_OPTIONS_diagnose(X, S)                                                                \
     PLIM_OPTIONS_JUDGE(X, S)                                                                       \
     X(S, html, TEXT, "html", 0, "FILE", NULL,                                                      \
-      "also write an interactive report, one self-contained file of at most 5 MB")                 \
+      "also write an interactive report, one file of at most 5 MB; - writes it instead of the "    \
+      "text")                                                                                      \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless the verdict is healthy")         \
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
