@@ -90,80 +90,89 @@ enum plim_status plim__push_counterfactual(struct plim__bench *j, const struct p
     return plim_vec_push(&j->d->set.counterfactuals, err, row);
 }
 
-size_t plim__list_causes(const struct plim__bench *j, struct plim__cause causes[PLIM__MAX_CAUSES])
+static struct plim__cause hole_cause(const char *name, const char *what,
+                                     enum plim_subclass subclass, struct plim_amount gain)
+{
+    return (struct plim__cause){.name = name,
+                                .what = what,
+                                .cls = PLIM_CLASS_FRAGMENTATION,
+                                .subclass = subclass,
+                                .gain = gain,
+                                .weight = 1};
+}
+
+/* Free bytes inside the allocator that the request could not use. */
+static size_t list_holes(const struct plim__bench *j, struct plim__cause *causes)
+{
+    const struct plim_amount *owner = j->d->set.ledger.owner;
+    const struct plim_failure *f = &j->d->failure;
+    uint64_t any_hole = plim_largest_free(&j->d->heap, f->size, f->stream, true);
+    uint64_t own_hole = plim_largest_free(&j->d->heap, f->size, f->stream, false);
+    size_t n = 0;
+    causes[n++] = hole_cause("no_stranded", "without stranded bytes (perfect compaction)",
+                             PLIM_SUBCLASS_STRANDED, owner[PLIM_OWNER_STRANDED]);
+    causes[n++] = hole_cause("no_private_pools", "if private pools gave back what they do not use",
+                             PLIM_SUBCLASS_PRIVATE_POOL, owner[PLIM_OWNER_PRIVATE_FREE]);
+    if (any_hole > own_hole) {
+        causes[n] =
+            hole_cause("any_stream", "if a hole of another stream could be used",
+                       PLIM_SUBCLASS_STREAM_BOUND, plim_amount(any_hole, PLIM_HOW_MEASURED));
+        causes[n++].in_place = true;
+    }
+    causes[n] = hole_cause("no_rounding", "without rounding of sizes", PLIM_SUBCLASS_ROUNDING,
+                           owner[PLIM_OWNER_ROUNDING]);
+    causes[n++].weight = 0.5; /* sizes would still have to be rounded to something */
+    return n;
+}
+
+static struct plim__cause leak_cause(const struct plim_leaks *leaks)
+{
+    bool sure = leaks->confidence >= SURE_LEAK && leaks->excess >= leaks->unpinned;
+    uint64_t gain = plim_add_sat(leaks->excess, leaks->unpinned);
+    return (struct plim__cause){.name = "no_leak",
+                                .what = "without what the leak suspects hold and pin",
+                                .cls = PLIM_CLASS_LEAK,
+                                .subclass = PLIM_SUBCLASS_GROWING_STACK,
+                                .gain = plim_amount(gain, PLIM_HOW_ESTIMATED),
+                                .weight = sure ? 2 : 0.5};
+}
+
+/* Memory of the device outside the allocator. */
+static size_t list_outside(const struct plim__bench *j, struct plim__cause *causes)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
-    const struct plim_failure *f = &j->d->failure;
     struct plim_amount others = l->owner[PLIM_OWNER_OTHER_PROCESSES];
     struct plim_amount own = l->owner[PLIM_OWNER_PROCESS_OTHER];
     uint64_t threshold =
         plim_known(l->total) ? (uint64_t)(OTHERS_SHARE * (double)l->total.bytes) : 0;
-    uint64_t any_hole = plim_largest_free(&j->d->heap, f->size, f->stream, true);
-    uint64_t own_hole = plim_largest_free(&j->d->heap, f->size, f->stream, false);
-    const struct plim_leaks *leaks = &j->d->leaks;
     size_t n = 0;
-    causes[n++] = (struct plim__cause){"no_stranded",
-                                       "without stranded bytes (perfect compaction)",
-                                       PLIM_CLASS_FRAGMENTATION,
-                                       PLIM_SUBCLASS_STRANDED,
-                                       l->owner[PLIM_OWNER_STRANDED],
-                                       1,
-                                       false};
-    causes[n++] = (struct plim__cause){"no_private_pools",
-                                       "if private pools gave back what they do not use",
-                                       PLIM_CLASS_FRAGMENTATION,
-                                       PLIM_SUBCLASS_PRIVATE_POOL,
-                                       l->owner[PLIM_OWNER_PRIVATE_FREE],
-                                       1,
-                                       false};
-    if (any_hole > own_hole) {
-        causes[n++] = (struct plim__cause){"any_stream",
-                                           "if a hole of another stream could be used",
-                                           PLIM_CLASS_FRAGMENTATION,
-                                           PLIM_SUBCLASS_STREAM_BOUND,
-                                           {any_hole, PLIM_HOW_MEASURED},
-                                           1,
-                                           true};
-    }
-    causes[n++] = (struct plim__cause){"no_rounding",
-                                       "without rounding of sizes",
-                                       PLIM_CLASS_FRAGMENTATION,
-                                       PLIM_SUBCLASS_ROUNDING,
-                                       l->owner[PLIM_OWNER_ROUNDING],
-                                       0.5,
-                                       false};
-    if (leaks->suspects.n > 0) {
-        bool sure = leaks->confidence >= SURE_LEAK && leaks->excess >= leaks->unpinned;
-        uint64_t gain = plim_add_sat(leaks->excess, leaks->unpinned);
-        causes[n++] = (struct plim__cause){"no_leak",
-                                           "without what the leak suspects hold and pin",
-                                           PLIM_CLASS_LEAK,
-                                           PLIM_SUBCLASS_GROWING_STACK,
-                                           {gain, PLIM_HOW_ESTIMATED},
-                                           sure ? 2 : 0.5,
-                                           false};
-    }
     if (plim_known(others)) {
-        bool counts = others.bytes >= threshold;
-        causes[n++] = (struct plim__cause){"no_other_processes",
-                                           "without other processes",
-                                           PLIM_CLASS_EXTERNAL,
-                                           PLIM_SUBCLASS_OTHER_PROCESS,
-                                           others,
-                                           counts ? 1 : 0,
-                                           false};
+        causes[n++] = (struct plim__cause){.name = "no_other_processes",
+                                           .what = "without other processes",
+                                           .cls = PLIM_CLASS_EXTERNAL,
+                                           .subclass = PLIM_SUBCLASS_OTHER_PROCESS,
+                                           .gain = others,
+                                           .weight = others.bytes >= threshold ? 1 : 0};
     }
     if (plim_known(own) && own.bytes > LARGE_CONTEXT) {
-        causes[n++] =
-            (struct plim__cause){"no_process_other",
-                                 "if this process held only a usual context outside the allocator",
-                                 PLIM_CLASS_EXTERNAL,
-                                 PLIM_SUBCLASS_SAME_PROCESS,
-                                 {own.bytes - LARGE_CONTEXT, own.how},
-                                 1,
-                                 false};
+        causes[n++] = (struct plim__cause){
+            .name = "no_process_other",
+            .what = "if this process held only a usual context outside the allocator",
+            .cls = PLIM_CLASS_EXTERNAL,
+            .subclass = PLIM_SUBCLASS_SAME_PROCESS,
+            .gain = plim_amount(own.bytes - LARGE_CONTEXT, own.how),
+            .weight = 1};
     }
     return n;
+}
+
+size_t plim__list_causes(const struct plim__bench *j, struct plim__cause causes[PLIM__MAX_CAUSES])
+{
+    size_t n = list_holes(j, causes);
+    if (j->d->leaks.suspects.n > 0) {
+        causes[n++] = leak_cause(&j->d->leaks);
+    }
+    return n + list_outside(j, causes + n);
 }
 
 /* Stranded bytes of which one hole would have served the request as it is, but for its stream. */

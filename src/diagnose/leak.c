@@ -36,12 +36,16 @@
 /* Share of a site's growth that the whole heap must have grown by: else others shrank as much. */
 #define MIN_NET_GROWTH 0.5
 
+/* Sites whose passes are looked at, each with a walk over the trace: a bound on time, not on meaning. */
+#define MAX_WALKS 64u
+
 struct finder {
     const struct plim_leak_input *in;
     struct plim_leaks *leaks;
     struct plim_map freed_sizes; /* owned: requested size -> older blocks of it not yet matched */
     uint64_t born_by_bin[PLIM_HISTORY_BINS]; /* live bytes born in each bin, all sites */
     uint64_t older;                          /* live bytes from before the trace */
+    uint32_t walks;                          /* sites whose passes were looked at */
 };
 
 static enum plim_status zero_sites(struct plim_leaks *leaks, size_t n, struct plim_err *err)
@@ -247,7 +251,7 @@ static double suspicion_no_stacks(const struct finder *f, const struct plim_site
 }
 
 /* How sure we may be that this site leaks, from 0 to 1. */
-static enum plim_status suspicion(const struct finder *f, uint32_t index, double *out,
+static enum plim_status suspicion(struct finder *f, uint32_t index, double *out,
                                   struct plim_err *err)
 {
     const struct plim_leak_input *in = f->in;
@@ -263,9 +267,12 @@ static enum plim_status suspicion(const struct finder *f, uint32_t index, double
     bool outlives = live->frees > live->born && live->median_age / 4 > live->max_lifetime;
     bool few = false;
     if (may_be_one_pass(site)) {
-        enum plim_passes passes;
-        PLIM_TRY(plim_passes_of(in->snapshot, in->trace, site->stack, live->first_birth,
-                                in->position, &passes, err));
+        enum plim_passes passes = PLIM_PASSES_UNCLEAR;
+        if (f->walks < MAX_WALKS) {
+            f->walks++;
+            PLIM_TRY(plim_passes_of(in->snapshot, in->trace, site->stack, live->first_birth,
+                                    in->position, &passes, err));
+        }
         few = live->blocks < ONE_PASS;
         if (passes == PLIM_PASSES_ONE || (passes == PLIM_PASSES_UNCLEAR && few && !outlives)) {
             return PLIM_OK;
