@@ -318,11 +318,18 @@ PLIM_MUST_USE enum plim_status plim_torch_check(const struct plim_torch *t, stru
 
 /* ---- starting in the middle -------------------------------------------------------------------- */
 
+/* What a heap does not say about its segments; each part nullable, [heap->segments.n]. */
+struct plim_torch_past {
+    const uint32_t *order; /* indices of segments, oldest first; NULL: by address */
+    const uint64_t
+        *bases; /* for an expandable run: lowest address known of its reservation; NULL: its own */
+};
+
 /**
  * plim_torch_restore() - take over segments and blocks from a snapshot, as if this allocator had made
  * them. Only on a fresh model. Registers the ranges with the device (which must have room). Segments
  * count as created in the order of the heap; statistics start as if everything had been allocated once.
- * @order: (nullable) [heap->segments.n] indices of segments, oldest first; NULL: by address.
+ * @past: (nullable) what is known beyond the heap.
  * @streams, @pools: model indices for the heap's stream and pool indices.
  * @blocks: [heap->blocks.n] receives the handles of live blocks, PLIM_TORCH_NONE for free ones.
  * Expandable segments get one reservation for each (pool, stream), from the lowest mapped address.
@@ -330,9 +337,9 @@ PLIM_MUST_USE enum plim_status plim_torch_check(const struct plim_torch *t, stru
  */
 PLIM_MUST_USE enum plim_status plim_torch_restore(struct plim_torch *t,
                                                   const struct plim_heap *heap,
-                                                  const uint32_t *order, const uint16_t *streams,
-                                                  const uint16_t *pools, uint64_t *blocks,
-                                                  struct plim_err *err);
+                                                  const struct plim_torch_past *past,
+                                                  const uint16_t *streams, const uint16_t *pools,
+                                                  uint64_t *blocks, struct plim_err *err);
 
 /* ---- the error text ----------------------------------------------------------------------------- */
 

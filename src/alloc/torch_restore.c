@@ -15,7 +15,7 @@
 struct restore {
     struct plim_torch *t;
     const struct plim_heap *heap;
-    const uint32_t *order;   /* segments, oldest first; NULL: as they lie */
+    struct plim_torch_past past;
     const uint16_t *streams; /* heap's stream index -> model's */
     const uint16_t *pools;   /* heap's pool index -> model's */
     uint64_t *blocks;        /* out: handle of each heap block */
@@ -197,6 +197,15 @@ static uint32_t gap(struct plim_torch *t, uint32_t prev, uint64_t addr, uint64_t
 }
 
 /* All runs of one reservation, of which run `k` is the lowest. */
+/* Where the reservation of run k begins: below it, when that is known and makes sense. */
+static uint64_t base_of(const struct restore *r, size_t k, uint64_t page, uint64_t size)
+{
+    const struct plim_segment *s = &r->heap->segments.items[k];
+    uint64_t base = r->past.bases ? r->past.bases[k] : s->addr;
+    bool sensible = base <= s->addr && (s->addr - base) % page == 0 && s->addr - base < size;
+    return sensible ? base : s->addr;
+}
+
 static enum plim_status reservation(const struct restore *r, size_t k, bool *done,
                                     struct plim_err *err)
 {
@@ -207,16 +216,17 @@ static enum plim_status reservation(const struct restore *r, size_t k, bool *don
     uint64_t size = plim_round_up(total + total / 8, page);
     uint32_t es = (uint32_t)t->es.n;
     uint32_t last = 0;
-    uint64_t at = low->addr;
+    uint64_t base = base_of(r, k, page, size);
+    uint64_t at = base;
     uint64_t backed = 0;
     PLIM_TRY(plim_vec_push(
         &t->es, err,
-        (struct plim__es){low->addr, size, page, half_of(r, low), r->streams[low->stream]}));
+        (struct plim__es){base, size, page, half_of(r, low), r->streams[low->stream]}));
     t->counter++;
     for (size_t i = k; i < r->heap->segments.n; i++) {
         const struct plim_segment *s = &r->heap->segments.items[i];
-        if (done[i] || !same_reservation(r, low, s) || !on_pages(r, s, low->addr) ||
-            s->addr - low->addr > size || s->size > size - (s->addr - low->addr)) {
+        if (done[i] || !same_reservation(r, low, s) || !on_pages(r, s, base) ||
+            s->addr - base > size || s->size > size - (s->addr - base)) {
             continue;
         }
         done[i] = true;
@@ -227,8 +237,8 @@ static enum plim_status reservation(const struct restore *r, size_t k, bool *don
         t->pools[half_of(r, s) >> 1].mallocs++;
         plim__driver_gain(t, half_of(r, s), s->size);
     }
-    last = gap(t, last, at, low->addr + size - at, es);
-    PLIM_TRY(plim_devmodel_adopt(t->device, low->addr, size, true, backed, err));
+    last = gap(t, last, at, base + size - at, es);
+    PLIM_TRY(plim_devmodel_adopt(t->device, base, size, true, backed, err));
     while (last && t->blocks[last].prev) {
         last = t->blocks[last].prev;
     }
@@ -250,7 +260,7 @@ static enum plim_status restore_all(const struct restore *r, bool *done, struct 
         }
     }
     for (size_t i = 0; i < r->heap->segments.n; i++) {
-        size_t k = r->order ? r->order[i] : i;
+        size_t k = r->past.order ? r->past.order[i] : i;
         const struct plim_segment *s = &r->heap->segments.items[k];
         if (done[k]) {
             continue;
@@ -266,13 +276,15 @@ static enum plim_status restore_all(const struct restore *r, bool *done, struct 
 }
 
 enum plim_status plim_torch_restore(struct plim_torch *t, const struct plim_heap *heap,
-                                    const uint32_t *order, const uint16_t *streams,
+                                    const struct plim_torch_past *past, const uint16_t *streams,
                                     const uint16_t *pools, uint64_t *blocks, struct plim_err *err)
 {
-    struct restore r = {t, heap, order, streams, pools, blocks};
-    for (size_t i = 0; order && i < heap->segments.n; i++) {
-        if (order[i] >= heap->segments.n) {
-            return plim__fail(err, PLIM_E_USAGE, "there is no segment %u to order", order[i]);
+    static const struct plim_torch_past nothing;
+    struct restore r = {t, heap, past ? *past : nothing, streams, pools, blocks};
+    for (size_t i = 0; r.past.order && i < heap->segments.n; i++) {
+        if (r.past.order[i] >= heap->segments.n) {
+            return plim__fail(err, PLIM_E_USAGE, "there is no segment %u to order",
+                              r.past.order[i]);
         }
     }
     if (t->blocks_n != 1) {

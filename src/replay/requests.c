@@ -9,6 +9,8 @@
 #include "alloc/round.h"
 #include "heap/moment.h"
 
+#define MOST_LOOKS 100000000u /* for the begin of reservations: a tenth of a second */
+
 /* ---- appending --------------------------------------------------------------------------------- */
 
 enum plim_status plim__request_push(struct plim__builder *b, enum plim_request_kind kind,
@@ -264,6 +266,34 @@ static void apply_rounding(struct plim_requests *q)
     q->start.blocks.n = kept;
 }
 
+/*
+ * An expandable segment whose first pages are unmapped begins below its lowest run. Pages mapped there later,
+ * on the same stream and for the same pool, with nothing of the starting heap in between, show where.
+ */
+static enum plim_status find_bases(struct plim_requests *q, struct plim_err *err)
+{
+    uint64_t ceiling = 0; /* end of the segment below */
+    uint64_t looks = (uint64_t)q->start.segments.n * q->device->trace.events.n;
+    bool quick = looks < MOST_LOOKS && q->device->trace.by_action[PLIM_ACTION_SEGMENT_MAP] > 0;
+    PLIM_TRY(plim_vec_reserve(&q->start_bases, q->start.segments.n, err));
+    plim_vec_foreach (s, &q->start.segments) {
+        uint64_t base = s->addr;
+        uint64_t page = s->small ? PLIM_TORCH_SMALL_SEGMENT : q->conf.large_segment;
+        for (size_t i = 0; quick && s->expandable && i < q->device->trace.events.n; i++) {
+            const struct plim_event *e = &q->device->trace.events.items[i];
+            uint16_t pool = e->pool == PLIM_NO_POOL ? 0 : e->pool;
+            if (e->action == PLIM_ACTION_SEGMENT_MAP && e->stream == s->stream && pool == s->pool &&
+                e->addr < base && e->addr >= ceiling && (s->addr - e->addr) % page == 0 &&
+                s->addr - e->addr <= q->recorded_peak_reserved) {
+                base = e->addr;
+            }
+        }
+        q->start_bases.items[q->start_bases.n++] = base;
+        ceiling = plim_add_sat(s->addr, s->size);
+    }
+    return PLIM_OK;
+}
+
 static enum plim_status start_heap(struct plim__builder *b, struct plim_err *err)
 {
     struct plim_requests *q = b->q;
@@ -283,7 +313,7 @@ static enum plim_status start_heap(struct plim__builder *b, struct plim_err *err
         }
         q->start_slots.items[q->start_slots.n++] = slot;
     }
-    return PLIM_OK;
+    return find_bases(q, err);
 }
 
 /* What a failure in the recording says about the room there was. */
@@ -394,6 +424,7 @@ void plim_requests_fini(struct plim_requests *requests)
     plim_vec_fini(&requests->lanes);
     plim_vec_fini(&requests->start_slots);
     plim_vec_fini(&requests->start_order);
+    plim_vec_fini(&requests->start_bases);
     plim_heap_fini(&requests->start);
 }
 

@@ -106,6 +106,7 @@ struct plim_requests {
     struct plim_heap start;         /* at the first event */
     PLIM_VEC(uint32_t) start_slots; /* slot of each block of start; PLIM_NO_ID for free ones */
     PLIM_VEC(uint32_t) start_order; /* segments of start, oldest first; empty: by address */
+    PLIM_VEC(uint64_t) start_bases; /* segments' lowest known address of their reservation */
     uint32_t repairs;               /* corrections of start that the trace asked for */
     bool start_verified;   /* from start on the model reproduces the recording (repair.h) */
     struct plim_conf conf; /* the settings of the recording */

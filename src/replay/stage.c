@@ -76,10 +76,12 @@ enum plim_status plim__stage_restore(struct plim__stage *s, struct plim_err *err
     if (!blocks) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for %zu blocks", start->blocks.n);
     }
-    const uint32_t *order =
-        s->q->start_order.n == start->segments.n ? s->q->start_order.items : NULL;
+    struct plim_torch_past past = {
+        .order = s->q->start_order.n == start->segments.n ? s->q->start_order.items : NULL,
+        .bases = s->q->start_bases.n == start->segments.n ? s->q->start_bases.items : NULL,
+    };
     enum plim_status st =
-        plim_torch_restore(s->torch, start, order, s->streams, s->pools, blocks, err);
+        plim_torch_restore(s->torch, start, &past, s->streams, s->pools, blocks, err);
     for (size_t i = 0; st == PLIM_OK && i < start->blocks.n; i++) {
         if (s->q->start_slots.items[i] != PLIM_NO_ID) {
             s->handles[s->q->start_slots.items[i]] = blocks[i];
