@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_UNIT    512u /* every block size is a multiple */
-#define SMALL_SEGMENT (2 * PLIM_MIB)
-#define MAX_UNSPLIT   PLIM_MIB /* a larger remainder of a large block is split off */
+#define BLOCK_UNIT       512u /* every block size is a multiple */
+#define SMALL_SEGMENT    (2 * PLIM_MIB)
+#define MOST_SMALL_PAGES (10 * PLIM_MIB) /* unmapped at once; pages of the large pool are larger */
+#define MAX_UNSPLIT      PLIM_MIB        /* a larger remainder of a large block is split off */
 
 struct rewind {
     const struct plim_trace *trace;
@@ -138,6 +139,7 @@ static enum plim_status map_range(struct rewind *r, const struct plim_event *e,
                                   struct plim_err *err)
 {
     struct plim_segment run = segment_of_event(e, true);
+    run.small = e->size <= MOST_SMALL_PAGES;
     struct plim_segment *left = e->addr > 0 ? covering_run(r, e->addr - 1) : NULL;
     if (left && left->stream == run.stream && left->pool == run.pool) {
         run.addr = left->addr;
