@@ -86,7 +86,7 @@ struct plim_dryrun_run {
     uint32_t n_missing;
     uint32_t nominal_gib; /* size as sold, when a search chose it; else 0 */
     bool has_snapshot;    /* its snapshot was kept for the user */
-    char folder[64];      /* where the snapshots are */
+    char folder[256];     /* where the snapshots are */
 };
 
 /**

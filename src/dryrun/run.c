@@ -201,7 +201,7 @@ const char *plim_dryrun_outcome_text(enum plim_dryrun_outcome outcome)
 static enum plim_status make_folder(struct plim_dryrun_run *run, struct plim_err *err)
 {
     const char *tmp = getenv("TMPDIR"); // NOLINT(concurrency-mt-unsafe): before any thread starts
-    tmp = tmp == NULL || tmp[0] == '\0' || strlen(tmp) > 30 ? "/tmp" : tmp;
+    tmp = tmp == NULL || tmp[0] == '\0' || strlen(tmp) > 200 ? "/tmp" : tmp;
     (void)snprintf(run->folder, sizeof(run->folder), "%s/plimsoll-dryrun-XXXXXX", tmp);
     if (mkdtemp(run->folder) == NULL) {
         run->folder[0] = '\0';

@@ -25,9 +25,11 @@ class DryrunCase(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.before = set(pathlib.Path(tempfile.gettempdir()).glob("plimsoll-dryrun-*"))
+        self.temporary = self.folder / "tmp"
+        self.temporary.mkdir()
 
     def run_it(self, *args, **env):
+        env.setdefault("TMPDIR", str(self.temporary))
         return plimtest.run("dryrun", *args, cwd=self.folder, timeout=300, **env)
 
     def json(self, *args, code=0, **env):
@@ -35,8 +37,7 @@ class DryrunCase(unittest.TestCase):
         self.assertEqual(result.returncode, code, result.stderr.decode()[-3000:])
         document = json.loads(result.stdout)
         self.assertEqual(plimtest.schema_complaints(document), [])
-        left = set(pathlib.Path(tempfile.gettempdir()).glob("plimsoll-dryrun-*")) - self.before
-        self.assertEqual(left, set(), "temporary folders were left")
+        self.assertEqual(list(self.temporary.glob("plimsoll-dryrun-*")), [], "temporary folders were left")
         return document
 
 
