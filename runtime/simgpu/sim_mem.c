@@ -105,26 +105,30 @@ static uint32_t scan(const struct slab *s, uint32_t need, uint32_t *longest)
     return UNITS;
 }
 
-/* Free units in a row around [first, end), which is free. */
-static uint32_t run_around(const struct slab *s, uint32_t first, uint32_t end)
+/* The lowest unit from which all units below `i` are free. */
+static uint32_t free_from(const struct slab *s, uint32_t i)
 {
-    while (first > 0) {
-        uint64_t below = s->used[(first - 1) / 64] & (UINT64_MAX >> (63 - (first - 1) % 64));
-        if (below != 0) {
-            first = ((first - 1) & ~63u) + 64 - (uint32_t)__builtin_clzll(below);
-            break;
+    uint32_t w = i / 64;
+    uint64_t word = i % 64 == 0 ? 0 : s->used[w] & (((uint64_t)1 << (i % 64)) - 1);
+    while (word == 0) {
+        if (w == 0) {
+            return 0;
         }
-        first = (first - 1) & ~63u;
+        word = s->used[--w];
     }
-    while (end < UNITS) {
-        uint64_t above = s->used[end / 64] & (UINT64_MAX << (end % 64));
-        if (above != 0) {
-            end = (end & ~63u) + (uint32_t)__builtin_ctzll(above);
-            break;
+    return w * 64 + 64 - (uint32_t)__builtin_clzll(word);
+}
+
+/* The first unit in use at or above `i`, or UNITS. */
+static uint32_t free_until(const struct slab *s, uint32_t i)
+{
+    for (uint32_t w = i / 64; w < WORDS; w++) {
+        uint64_t word = s->used[w] & (w == i / 64 ? UINT64_MAX << (i % 64) : UINT64_MAX);
+        if (word != 0) {
+            return w * 64 + (uint32_t)__builtin_ctzll(word);
         }
-        end = (end & ~63u) + 64;
     }
-    return end - first;
+    return UNITS;
 }
 
 /* Take or give back units; keeps `open`. */
@@ -261,7 +265,7 @@ static int free_small(struct sim_range *range, void *p)
         sim_uncharge(device, SIM_PAGE);
         return SIM_OK;
     }
-    uint32_t run = run_around(s, first, end);
+    uint32_t run = free_until(s, end) - free_from(s, first);
     if (run > s->longest) {
         set_longest(s, run);
     }
