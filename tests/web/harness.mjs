@@ -48,8 +48,17 @@ export async function open(address, options = {}) {
   page.on('pageerror', (e) => page.complaints.push(e.message));
   page.on('request', (r) => page.requests.push(r.url()));
   await page.goto(address.startsWith('http') ? address : pathToFileURL(address.split('#')[0]) + (address.includes('#') ? '#' + address.split('#')[1] : ''));
-  await page.waitForFunction(() => document.documentElement.dataset.ready, null, { timeout: 30000 });
+  await until(page, () => document.documentElement.dataset.ready);
   return page;
+}
+
+/** Ask the page again and again until it says yes. (Playwright's own way needs eval, which the page forbids.) */
+export async function until(page, predicate, ms = 30000) {
+  const end = Date.now() + ms;
+  while (!await page.evaluate(predicate)) {
+    if (Date.now() > end) { throw new Error('never came true: ' + predicate); }
+    await new Promise((done) => setTimeout(done, 20));
+  }
 }
 
 /** Wait until what was asked for is drawn: two frames, and the debounced ones. */

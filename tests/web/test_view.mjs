@@ -5,7 +5,7 @@ import http from 'node:http';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { check, DATA, equal, folder, open, PROGRAM, run, settle, test } from './harness.mjs';
+import { check, DATA, equal, folder, open, PROGRAM, run, settle, test, until } from './harness.mjs';
 
 const GENERATOR = path.join(path.dirname(fileURLToPath(import.meta.url)), '../bench/gen_snapshot.py');
 const big = path.join(folder, 'big.pickle');
@@ -76,7 +76,7 @@ test('the page gets exact bins, events and the whole heap of where one looks', a
   const coarse = await page.evaluate(() => Plim.data.series[0].range[2]);
   check(coarse > 1, 'the series of the page is exact already');
   await page.evaluate(() => { Plim.set({ t: 123457, tab: 'events' }); Plim.showWindow(123400, 123500); });
-  await page.waitForFunction(() => Plim.eventRow(123456) >= 0 && Plim.exactAt(123457), null, { timeout: 10000 });
+  await until(page, () => Plim.eventRow(123456) >= 0 && Plim.exactAt(123457));
   const [live, requested] = await page.evaluate(async () => {
     const h = Plim.heapAt(123457);
     const s = (await Plim.ask('series?from=123456&to=123457&bins=1')).se;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Every view of the report opened, clicked, zoomed, searched, in a real browser. */
 import path from 'node:path';
-import { check, DATA, equal, open, report, run, settle, state, test } from './harness.mjs';
+import { check, DATA, equal, open, report, run, settle, state, test, until } from './harness.mjs';
 
 const leak = report(path.join(DATA, 'simulated/leak_list.pickle.xz'));
 const llama = report(path.join(DATA, 'simulated/hf-llama8b-oom-24g.pickle'), '--device-memory', '24GiB');
@@ -189,7 +189,7 @@ test('the scrubber, the steps and play move the moment', async () => {
   await settle(page);
   equal((await state(page)).t, 1);
   await page.click('#moment button:has-text("Play")');
-  await page.waitForFunction(() => Plim.state.t > 200, null, { timeout: 10000 });
+  await until(page, () => Plim.state.t > 200);
   await page.click('#moment button:has-text("Pause")');
   await page.locator('#moment input[type=range]').fill('4321');
   await settle(page);
