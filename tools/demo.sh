@@ -25,6 +25,3 @@ echo "The same as an interactive report: open build/report.html in a browser."
 echo
 echo "3. A snapshot from a user's Windows machine that looks fragmented: 13 GiB reserved, 1.3 GiB live. Is it?"
 show build/plimsoll diagnose "$snapshots/lm-windows-highwater-t211.pickle"
-
-echo
-echo "The second answer as a page to look into, one file without network: build/report.html"
