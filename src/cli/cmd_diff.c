@@ -2,6 +2,7 @@
 
 /* plimsoll diff A B: what grew between two snapshots. */
 
+#include "cli/reading.h"
 #include "cli/verbs.h"
 #include "diagnose/diff.h"
 #include "format/snapshot_read.h"
@@ -44,12 +45,7 @@ enum plim_status plim_cmd_diff(struct plim_cli *cli, const struct plim_opts_diff
                                struct plim_err *err)
 {
     struct plim_snapshot a, b;
-    struct plim_read_limits limits = {
-        .memory = opts->memory_budget.value,
-        .string = opts->max_string.value,
-        .memo = opts->max_memo.value,
-        .nesting = opts->max_nesting.value,
-    };
+    struct plim_read_limits limits = PLIM_READ_LIMITS(opts);
     PLIM_TRY(plim_snapshot_read_file(cli->args[0], &limits, &a, err));
     enum plim_status st = plim_snapshot_read_file(cli->args[1], &limits, &b, err);
     if (st == PLIM_OK) {

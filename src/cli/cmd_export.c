@@ -2,6 +2,7 @@
 
 /* plimsoll export SNAPSHOT: the same memory in the forms of other programs. */
 
+#include "cli/reading.h"
 #include "cli/verbs.h"
 #include "format/snapshot_read.h"
 #include "report/export.h"
@@ -46,12 +47,7 @@ enum plim_status plim_cmd_export(struct plim_cli *cli, const struct plim_opts_ex
                                  struct plim_err *err)
 {
     struct plim_snapshot snapshot;
-    struct plim_read_limits limits = {
-        .memory = opts->memory_budget.value,
-        .string = opts->max_string.value,
-        .memo = opts->max_memo.value,
-        .nesting = opts->max_nesting.value,
-    };
+    struct plim_read_limits limits = PLIM_READ_LIMITS(opts);
     PLIM_TRY(plim_snapshot_read_file(cli->args[0], &limits, &snapshot, err));
     enum plim_status st = write_export(opts, &snapshot, &cli->out, err);
     plim_snapshot_fini(&snapshot);

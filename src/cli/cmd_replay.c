@@ -2,6 +2,7 @@
 
 /* plimsoll replay SNAPSHOT: the recorded requests under other settings, or on another device. */
 
+#include "cli/reading.h"
 #include "cli/replay_input.h"
 #include "report/replay.h"
 
@@ -77,10 +78,7 @@ enum plim_status plim_cmd_replay(struct plim_cli *cli, const struct plim_opts_re
     struct plim_replay_input in;
     struct plim_replay_words words = {
         .path = cli->args[0],
-        .limits = {.memory = opts->memory_budget.value,
-                   .string = opts->max_string.value,
-                   .memo = opts->max_memo.value,
-                   .nesting = opts->max_nesting.value},
+        .limits = PLIM_READ_LIMITS(opts),
         .device = opts->device,
         .device_memory = opts->device_memory,
         .external = opts->external,

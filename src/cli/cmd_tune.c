@@ -2,6 +2,7 @@
 
 /* plimsoll tune SNAPSHOT: many settings on the recorded requests, ranked, with one recommendation. */
 
+#include "cli/reading.h"
 #include "cli/replay_input.h"
 #include "report/tune.h"
 
@@ -58,10 +59,7 @@ enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune
     struct plim_replay_input in;
     struct plim_replay_words words = {
         .path = cli->args[0],
-        .limits = {.memory = opts->memory_budget.value,
-                   .string = opts->max_string.value,
-                   .memo = opts->max_memo.value,
-                   .nesting = opts->max_nesting.value},
+        .limits = PLIM_READ_LIMITS(opts),
         .device = opts->device,
         .device_memory = opts->device_memory,
         .external = opts->external,

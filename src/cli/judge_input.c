@@ -2,6 +2,7 @@
 /* See judge_input.h. */
 
 #include "cli/judge_input.h"
+#include "cli/reading.h"
 
 #include "diagnose/facts.h"
 #include "format/snapshot_read.h"
@@ -51,12 +52,7 @@ static enum plim_status add_message(const char *path, struct plim_facts *facts,
 enum plim_status plim_judge_input(const char *path, const struct plim_judge_words *words,
                                   struct plim_judged *out, struct plim_err *err)
 {
-    struct plim_read_limits limits = {
-        .memory = words->memory_budget.value,
-        .string = words->max_string.value,
-        .memo = words->max_memo.value,
-        .nesting = words->max_nesting.value,
-    };
+    struct plim_read_limits limits = PLIM_READ_LIMITS(words);
     struct plim_diagnose_options options = options_from(words);
     if (words->oom_text) {
         PLIM_TRY(add_message(words->oom_text, &options.facts, err));
