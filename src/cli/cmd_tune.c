@@ -2,7 +2,6 @@
 
 /* plimsoll tune SNAPSHOT: many settings on the recorded requests, ranked, with one recommendation. */
 
-#include "cli/reading.h"
 #include "cli/replay_input.h"
 #include "report/tune.h"
 
@@ -57,14 +56,7 @@ enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune
                                struct plim_err *err)
 {
     struct plim_replay_input in;
-    struct plim_replay_words words = {
-        .path = cli->args[0],
-        .limits = PLIM_READ_LIMITS(opts),
-        .device = opts->device,
-        .device_memory = opts->device_memory,
-        .external = opts->external,
-        .torch_version = opts->torch_version,
-    };
+    struct plim_replay_words words = PLIM_REPLAY_WORDS(cli->args[0], opts);
     if (opts->scale.given && !(opts->scale.value > 0 && opts->scale.value <= 1000)) {
         return plim__fail(err, PLIM_E_USAGE, "--scale must be above 0 and at most 1000");
     }

@@ -4,6 +4,7 @@
 
 /* What `replay` and `tune` share: from the arguments to requests, settings and a device size. */
 
+#include "cli/reading.h"
 #include "cli/verbs.h"
 #include "format/snapshot_read.h"
 #include "replay/replay.h"
@@ -26,6 +27,14 @@ struct plim_replay_words {
     struct plim_opt_u64 external;
     const char *torch_version; /* NULL: as recorded */
 };
+
+/* The words of the options of either verb. */
+#define PLIM_REPLAY_WORDS(file, o)                                                                 \
+    {                                                                                              \
+        .path = (file), .limits = PLIM_READ_LIMITS(o), .device = (o)->device,                      \
+        .device_memory = (o)->device_memory, .external = (o)->external,                            \
+        .torch_version = (o)->torch_version,                                                       \
+    }
 
 /** plim_replay_input() - read and prepare. Undo with plim_replay_input_fini(). */
 PLIM_MUST_USE enum plim_status plim_replay_input(const struct plim_replay_words *words,
