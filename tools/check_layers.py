@@ -17,7 +17,7 @@ NOUNS = {"base", "heap"}
 INPUT = NOUNS | {"format", "alloc"}
 JUDGE = INPUT | {"replay", "serving"}
 REPORT = JUDGE | {"diagnose"}
-WORLD = {"device", "dryrun", "store"}
+WORLD = {"device", "dryrun", "incident", "store"}
 
 MAY_INCLUDE = {
     "base": set(),
@@ -31,6 +31,7 @@ MAY_INCLUDE = {
     "dryrun": REPORT | {"simgpu"},  # and the table of cards that the simulated device has
     "device": NOUNS,
     "store": NOUNS,
+    "incident": REPORT | {"report", "device"},
     "cli": REPORT | {"report"} | WORLD,
     "watch": REPORT | {"report"} | WORLD,
 }
