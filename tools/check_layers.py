@@ -37,7 +37,7 @@ MAY_INCLUDE = {
 }
 
 # Public headers of the runtime's own objects: they need nothing but libc.
-RUNTIME_PUBLIC = {"plimsoll/simgpu.h"}
+RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
