@@ -141,14 +141,14 @@ enum plim_event_kind {
     X(TRITON, "Triton", "libtriton")                                                               \
     X(CUDA, "CUDA runtime or driver itself", "libcuda")
 
-enum plim_owner {
+enum plim_gpu_owner {
 #define PLIM__X(name, text, library) PLIM_OWNER_##name,
     PLIM_OWNER_MAP(PLIM__X)
 #undef PLIM__X
     PLIM_OWNERS
 };
 
-/* Bits of plim_event.flags. */
+/* Bits of plim_gpu_event.flags. */
 #define PLIM_EVENT_PAGES    1u /* aux is what `size` costs in whole 2 MiB pages: charge that instead */
 #define PLIM_EVENT_ESTIMATE 2u /* size was computed or measured by difference, not asked for */
 #define PLIM_EVENT_UNKNOWN                                                                         \
@@ -158,11 +158,11 @@ enum plim_owner {
 #define PLIM_EVENT_TAIL    16u /* a consequence of the event before it, not a call of its own */
 #define PLIM_EVENT_CAPTURE 32u /* made during a graph capture */
 
-#define PLIM_DEVICE_NONE   255u       /* plim_event.device when it does not apply or is not known */
-#define PLIM_DURATION_NONE UINT32_MAX /* plim_event.duration_ns when not measured */
+#define PLIM_DEVICE_NONE   255u /* plim_gpu_event.device when it does not apply or is not known */
+#define PLIM_DURATION_NONE UINT32_MAX /* plim_gpu_event.duration_ns when not measured */
 
 /* 64 bytes. */
-struct plim_event {
+struct plim_gpu_event {
     uint64_t seq;         /* 1, 2, ... within the process */
     uint64_t time_ns;     /* CLOCK_MONOTONIC: when a release began, when anything else ended */
     uint64_t addr;        /* by kind, above */
@@ -176,13 +176,13 @@ struct plim_event {
     uint16_t library;     /* into the table of libraries, 0 for unknown */
     uint8_t kind;         /* enum plim_event_kind */
     uint8_t device;       /* CUDA's number, or PLIM_DEVICE_NONE */
-    uint8_t owner;        /* enum plim_owner */
+    uint8_t owner;        /* enum plim_gpu_owner */
     uint8_t flags;        /* PLIM_EVENT_* bits */
 };
 
 /** plim_event_charge() - device bytes that an event adds (or takes: negative). Any event, also a hostile
  * one; the caller adds with wrap-around. Pure. */
-static inline int64_t plim_event_charge(const struct plim_event *event)
+static inline int64_t plim_event_charge(const struct plim_gpu_event *event)
 {
     static const int8_t sign[] = {
 #define PLIM__X(name, text, value) value,
@@ -203,8 +203,8 @@ static inline int64_t plim_event_charge(const struct plim_event *event)
 
 #ifdef __cplusplus
 }
-static_assert(sizeof(struct plim_event) == 64, "an event is one cache line");
+static_assert(sizeof(struct plim_gpu_event) == 64, "an event is one cache line");
 #else
-_Static_assert(sizeof(struct plim_event) == 64, "an event is one cache line");
+_Static_assert(sizeof(struct plim_gpu_event) == 64, "an event is one cache line");
 #endif
 #endif

@@ -41,7 +41,7 @@ extern "C" {
 #define PLIM_SHM_VERSION 1u
 #define PLIM_SHM_SUFFIX  ".plimshm"
 #define PLIM_SHM_DEVICES 17 /* CUDA's devices 0 to 15; row 16: not known which */
-#define PLIM_SHM_OWNERS  32 /* rows for enum plim_owner, with room */
+#define PLIM_SHM_OWNERS  32 /* rows for enum plim_gpu_owner, with room */
 
 enum plim_shm_state {
     PLIM_SHM_MAKING = 0,
@@ -89,7 +89,7 @@ struct plim_shm_head {
     uint64_t start_ns;      /*  48 when the file was made */
     int64_t real_offset_ns; /*  56 CLOCK_REALTIME - CLOCK_MONOTONIC at that time */
     uint64_t ring_at;       /*  64 offset of the ring */
-    uint64_t ring_slots;    /*  72 a power of two; a slot is a struct plim_event */
+    uint64_t ring_slots;    /*  72 a power of two; a slot is a struct plim_gpu_event */
     uint64_t totals_at;     /*  80 offset of struct plim_shm_total [devices][owners] */
     uint32_t devices;       /*  88 PLIM_SHM_DEVICES */
     uint32_t owners;        /*  92 PLIM_SHM_OWNERS */
@@ -130,7 +130,7 @@ struct plim_shm_library {
     uint64_t end;   /* behind the highest */
     uint64_t since; /* events written when the row was made */
     uint32_t name;  /* path, offset into the text */
-    uint32_t owner; /* enum plim_owner */
+    uint32_t owner; /* enum plim_gpu_owner */
 };
 
 struct plim_shm_stack {
@@ -254,7 +254,8 @@ bool plim_shm_alive(const struct plim_shm_reader *reader);
  *        skipped and counted as lost. Otherwise reading stops at a slot being written.
  * Returns how many were read, 0 when there are none now, or a code. Consumers advance the ring;
  * others see the same events again. Cost: some preads; bounded by room. */
-int plim_shm_poll(struct plim_shm_reader *reader, struct plim_event *out, unsigned room, bool dead);
+int plim_shm_poll(struct plim_shm_reader *reader, struct plim_gpu_event *out, unsigned room,
+                  bool dead);
 
 /** plim_shm_totals() - the totals of all owners on a device (0 to 15, or 16 for unknown).
  * @out: [PLIM_SHM_OWNERS]. Each number is whole; together they are of nearly one moment. */
