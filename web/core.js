@@ -153,14 +153,18 @@ Plim.surface = function (o) {
 Plim.slowest = 0;
 Plim.drawings = 0;
 
-/** A label with a background, kept inside the canvas. */
-Plim.tag = function (g, text, x, y, width) {
+/** A label with a background, kept inside the canvas; with `edge` in the colour of the line that it names. */
+Plim.tag = function (g, text, x, y, width, edge) {
   const w = g.measureText(text).width + 8;
   const left = Math.max(0, Math.min(width - w, x));
   g.fillStyle = Plim.colours.panel;
-  g.globalAlpha = 0.85;
+  g.globalAlpha = 0.88;
   g.fillRect(left, y - 11, w, 15);
   g.globalAlpha = 1;
+  if (edge) {
+    g.fillStyle = edge;
+    g.fillRect(left, y + 3, w, 1);
+  }
   g.fillStyle = Plim.colours.text;
   g.fillText(text, left + 4, y);
 };

@@ -46,9 +46,8 @@ Plim.stacks = new Map();
 /** site -> label */
 Plim.sites = new Map();
 
-/** @param {Dict} groups take the stacks of a set of columns */
-Plim.learnStacks = function (groups) {
-  const { st, fr, tx } = groups;
+/** Take the stacks of a set of columns: groups st, fr, tx. @param {Dict} groups */
+Plim.learnStacks = function ({ st, fr, tx }, shift = 0, siteOf = (site, _label) => site) {
   if (!st || !st.id) { return; }
   const decoder = new TextDecoder();
   const texts = new Array(tx.ends.length);
@@ -71,9 +70,23 @@ Plim.learnStacks = function (groups) {
     const end = i + 1 < st.id.length ? st.first[i + 1] : st.run.length;
     const run = st.run.subarray(st.first[i], end);
     const label = textOf(st.label[i]);
-    Plim.stacks.set(st.id[i], { run, frameOf, site: st.site[i], category: st.category[i], label });
-    Plim.sites.set(st.site[i], label);
+    const site = siteOf(st.site[i], label);
+    Plim.stacks.set(st.id[i] + shift, { run, frameOf, site, category: st.category[i], label });
+    Plim.sites.set(site, label);
   }
+};
+
+/** Stacks of the earlier snapshot are numbered from here on: they are another snapshot's. */
+const EARLIER = 2 ** 32;
+
+/** The earlier snapshot of a comparison: {stack, bytes, blocks}, or null. Its places get the numbers of those of the
+ * same name. @param {Dict} groups */
+Plim.learnEarlier = function (groups) {
+  if (!groups.bf) { return null; }
+  const numbers = new Map([...Plim.sites].map(([site, label]) => [label, site]));
+  Plim.learnStacks({ st: groups.bst, fr: groups.bfr, tx: groups.btx }, EARLIER,
+    (site, label) => (numbers.has(label) ? numbers.get(label) : site + EARLIER));
+  return { stack: Array.from(groups.bf.stack, (s) => s + EARLIER), bytes: groups.bf.bytes, blocks: groups.bf.blocks };
 };
 
 const frameNumbers = new Map();
@@ -101,7 +114,8 @@ Plim.frameText = function (f) {
 
 /**
  * Everything the views draw. `blocks` and `segments` are lives: [start, end) in positions.
- * @type {{meta: Dict, series: Dict[], events: Dict, blocks: Dict, segments: Dict, lifetimes: Dict, order: Uint32Array}}
+ * @type {{meta: Dict, series: Dict[], events: Dict, blocks: Dict, segments: Dict, lifetimes: Dict, earlier: Dict|null,
+ *   order: Uint32Array}}
  */
 Plim.data = /** @type {any} */ ({});
 
@@ -112,8 +126,11 @@ Plim.byAddress = function (lives) {
   return order.sort((a, b) => lives.addr[a] - lives.addr[b] || lives.start[a] - lives.start[b]);
 };
 
+/** The element with the columns; null in a page that has only tables. */
+Plim.dataElement = () => document.getElementById('plimsoll-data');
+
 Plim.load = async function () {
-  const element = document.getElementById('plimsoll-data');
+  const element = Plim.dataElement();
   const groups = Plim.readColumns(await Plim.inflate(Plim.unbase64(element.textContent || '')));
   element.remove();
   Plim.learnStacks(groups);
@@ -125,6 +142,7 @@ Plim.load = async function () {
   d.blocks = groups.bl;
   d.segments = groups.sg;
   d.lifetimes = groups.lt;
+  d.earlier = Plim.learnEarlier(groups);
   d.order = Plim.byAddress(d.blocks);
   d.blocks.site = Uint32Array.from(d.blocks.stack, Plim.siteOf);
 };
@@ -159,9 +177,9 @@ Plim.timeAt = function (position) {
 
 /* ---- the local server (plimsoll view) ---- */
 
-/** @param {string} what "series?from=0&to=10&bins=5" @returns {Promise<Dict>} */
+/** About the device that is shown. @param {string} what "series?from=0&to=10&bins=5" @returns {Promise<Dict>} */
 Plim.ask = async function (what) {
-  const response = await fetch(what, { cache: 'no-store' });
+  const response = await fetch(what + '&device=' + Plim.data.meta.device, { cache: 'no-store' });
   if (!response.ok) { throw new Error('the server said ' + response.status); }
   const groups = Plim.readColumns(await response.arrayBuffer());
   Plim.learnStacks(groups);

@@ -21,8 +21,8 @@
     return { name, frame, parent, a: 0, b: 0, site: -1, children: new Map() };
   }
 
-  /** Add the blocks of a heap to the tree: side 'a' is the moment, 'b' the one compared with. */
-  function addHeap(heap, side, keep) {
+  /** Live bytes of a heap by stack. */
+  function bytesByStack(heap, keep) {
     const byStack = new Map();
     for (const r of heap.rows) {
       if (keep === null || keep(heap.lives, r)) {
@@ -30,6 +30,18 @@
         byStack.set(s, (byStack.get(s) || 0) + heap.lives.size[r]);
       }
     }
+    return byStack;
+  }
+
+  /** The same of the earlier snapshot, of which there are sums only: of the filters only the search applies. */
+  function earlierByStack() {
+    const { stack, bytes } = Plim.data.earlier;
+    const matches = Plim.searchStacks();
+    return new Map(stack.map((s, i) => [s, bytes[i]]).filter(([s]) => matches(s)));
+  }
+
+  /** Add bytes by stack to the tree: side 'a' is the moment, 'b' what it is compared with. */
+  function addStacks(byStack, side) {
     for (const [stack, bytes] of byStack) {
       let at = root;
       at[side] += bytes;
@@ -45,27 +57,35 @@
     }
   }
 
-  const weight = (n) => (Plim.state.t2 === null ? n.a : Math.max(n.a, n.b));
+  const earlier = () => Plim.state.against === 'before' && Plim.data.earlier !== null;
+  const comparing = () => earlier() || Plim.state.t2 !== null;
+  const weight = (n) => (comparing() ? Math.max(n.a, n.b) : n.a);
 
   function build() {
     const t = Plim.shownMoment(Plim.state.t);
     const keep = Plim.filter();
-    const others = Plim.state.t2 === null ? '' : Plim.shownMoment(Plim.state.t2);
-    const key = [t, others, Plim.state.q, Plim.state.min, Plim.state.max, Plim.state.minlife, Plim.state.maxlife,
-      Plim.state.stream, Plim.state.pool, Plim.remoteHeap ? Plim.remoteHeap.position : ''].join('|');
+    const others = Plim.state.t2 === null || earlier() ? '' : Plim.shownMoment(Plim.state.t2);
+    const key = [t, others, Plim.state.against, Plim.filterKey(), Plim.remoteHeap ? Plim.remoteHeap.position : ''].join('|');
     if (key === builtFor) { return; }
     builtFor = key;
     root = node('all live bytes', null, null);
-    if (others !== '') { addHeap(Plim.heapAt(others), 'b', keep); }
-    addHeap(Plim.heapAt(t), 'a', keep);
+    if (earlier()) { addStacks(earlierByStack(), 'b'); }
+    if (others !== '') { addStacks(bytesByStack(Plim.heapAt(others), keep), 'b'); }
+    addStacks(bytesByStack(Plim.heapAt(t), keep), 'a');
     focus = root;
-    note.textContent = others === '' ? 'Live bytes at event ' + Plim.count(t) + ': ' + Plim.bytes(root.a)
-      : 'Event ' + Plim.count(t) + ' (' + Plim.bytes(root.a) + ') against event ' + Plim.count(others) + ' (' + Plim.bytes(root.b) + ')';
-    if (!Plim.exactAt(Plim.state.t)) { note.textContent += ', the nearest moment that this file holds in full'; }
+    note.textContent = words(t, others);
+  }
+
+  function words(t, others) {
+    const moment = 'vent ' + Plim.count(t);
+    const near = Plim.exactAt(Plim.state.t) ? '' : ', the nearest moment that this file holds in full';
+    if (earlier()) { return 'E' + moment + ' (' + Plim.bytes(root.a) + ') against ' + Plim.data.meta.before + ' (' + Plim.bytes(root.b) + ')' + near; }
+    if (others === '') { return 'Live bytes at e' + moment + ': ' + Plim.bytes(root.a) + near; }
+    return 'E' + moment + ' (' + Plim.bytes(root.a) + ') against event ' + Plim.count(others) + ' (' + Plim.bytes(root.b) + ')' + near;
   }
 
   function colourOf(n) {
-    if (Plim.state.t2 !== null) {
+    if (comparing()) {
       const change = (n.a - n.b) / Math.max(1, Math.max(n.a, n.b));
       if (Math.abs(change) < 0.01) { return Plim.colours.other; }
       return change > 0 ? Plim.colours.stranded : Plim.colours.live;
@@ -149,7 +169,7 @@
 
   function describe(n) {
     const share = ' (' + (100 * weight(n) / Math.max(1, weight(root))).toFixed(1) + ' %)';
-    return Plim.state.t2 === null ? n.name + ': ' + Plim.bytes(n.a) + share
+    return !comparing() ? n.name + ': ' + Plim.bytes(n.a) + share
       : n.name + ': ' + Plim.bytes(n.a) + ', before ' + Plim.bytes(n.b) + ', change ' + Plim.bytes(n.a - n.b);
   }
 
@@ -189,7 +209,8 @@
     const view = Plim.el('div', {},
       Plim.el('div', { class: 'tools' }, turn,
         Plim.el('button', { type: 'button', onclick: () => { focus = root; refresh(); } }, 'Whole graph'),
-        Plim.el('button', { type: 'button', onclick: () => Plim.set({ t2: Plim.state.t2 === null ? Plim.state.t : null }) }, 'Compare from here / stop comparing'),
+        Plim.el('button', { type: 'button', onclick: () => Plim.set({ t2: comparing() ? null : Plim.state.t, against: '' }) }, 'Compare from here / stop comparing'),
+        Plim.data.earlier ? Plim.el('button', { type: 'button', onclick: () => Plim.set({ t2: null, against: 'before' }) }, 'Against the earlier snapshot') : null,
         Plim.el('span', { class: 'note' }, 'Shift-click in the timeline sets the moment compared with.')),
       note, Plim.el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Flame graph, scrolls' }, canvas), hint);
     return { view, refresh };

@@ -29,7 +29,7 @@
   }
 
   /** What the views behind the tabs depend on; not the window of the timeline, which changes with each frame. */
-  const WATCHED = ['t', 't2', 'sel', 'colour', 'q', 'min', 'max', 'minlife', 'maxlife', 'stream', 'pool', 'tab', 'heap'];
+  const WATCHED = ['t', 't2', 'against', 'sel', 'colour', 'q', 'min', 'max', 'minlife', 'maxlife', 'stream', 'pool', 'tab', 'heap'];
 
   function refreshTab(names) {
     const tab = built.get(Plim.state.tab);
@@ -87,7 +87,7 @@
       ArrowRight: () => Plim.step(e.shiftKey ? 10 : 1), ArrowLeft: () => Plim.step(e.shiftKey ? -10 : -1),
       Home: () => Plim.set({ t: 0 }), End: () => Plim.set({ t: Plim.data.meta.events }),
       '+': () => Plim.zoom(0.5, Plim.state.t), '=': () => Plim.zoom(0.5, Plim.state.t), '-': () => Plim.zoom(2, Plim.state.t),
-      '[': () => Plim.stepBlock(-1), ']': () => Plim.stepBlock(1), Escape: () => Plim.set({ sel: null, t2: null }),
+      '[': () => Plim.stepBlock(-1), ']': () => Plim.stepBlock(1), Escape: () => Plim.set({ sel: null, t2: null, against: '' }),
       '/': () => document.querySelector('#filters input').focus(),
     };
     TABS.forEach(([name], i) => { keys[String(i + 1)] = () => Plim.set({ tab: name }); });
@@ -141,10 +141,39 @@
     tabs.show();
   }
 
+  /** Put the device that the address asks for in place of the first; mark its link. */
+  function chooseDevice() {
+    const asked = Plim.askedDevice();
+    const links = [...document.querySelectorAll('#devices a')];
+    const other = [...document.querySelectorAll('template[data-device]')].find((t) => t.dataset.device === asked);
+    if (!other) { return; }
+    document.querySelector('main').replaceChildren(other.content);
+    for (const link of links) {
+      if (link.dataset.device === asked) { link.setAttribute('aria-current', 'page'); } else { link.removeAttribute('aria-current'); }
+    }
+  }
+
+  /** The address changed by hand or by a link. Another device is another page: begin anew. */
+  function onAddress() {
+    const asked = Plim.askedDevice();
+    if (asked !== null && asked !== String(Plim.data.meta.device) && document.querySelector('#devices a[data-device="' + CSS.escape(asked) + '"]')) {
+      location.reload();
+    } else {
+      Plim.set(Plim.readAddress());
+    }
+  }
+
   async function start() {
     Plim.readColours();
+    chooseDevice();
+    if (!Plim.dataElement()) {
+      Plim.enhanceTables();
+      document.documentElement.dataset.ready = 'true';
+      return;
+    }
     await Plim.load();
     const { meta } = Plim.data;
+    if (Plim.data.earlier) { Object.assign(Plim.state, { tab: 'flame', against: 'before' }); }
     Object.assign(Plim.state, { t: meta.moments.judged, from: 0, to: Math.max(1, meta.events) });
     const asked = Plim.readAddress();
     if (asked.from !== undefined && !(asked.to > asked.from)) { delete asked.from; delete asked.to; }
@@ -152,7 +181,7 @@
     Plim.enhanceTables();
     build();
     document.addEventListener('keydown', onKey);
-    window.addEventListener('hashchange', () => Plim.set(Plim.readAddress()));
+    window.addEventListener('hashchange', onAddress);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { Plim.readColours(); Plim.set({ hover: -1 }); refreshTab(new Set(['colour'])); });
     Plim.onChange((names) => {
       if (names.size > 1 || !names.has('hover')) { Plim.writeAddress(); }

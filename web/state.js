@@ -4,13 +4,16 @@
  * the selection, the filters. Views read it and are told of changes once a frame. The address (#t=..&sel=..)
  * follows, so that a link leads to the same sight.
  *
+ * against: what the flame graph takes the difference to: '' the moment t2 when there is one, 'before' the earlier
+ * snapshot of a comparison.
+ *
  * selection: null, {kind: 'block', addr, start} or {kind: 'site', site}.
  */
 'use strict';
 
 Plim.state = {
   t: 0, t2: /** @type {number|null} */ (null), from: 0, to: 1, tab: 'map', colour: 'state', stack: 'ledger',
-  sel: /** @type {any} */ (null), hover: /** @type {number|null} */ (null),
+  against: '', sel: /** @type {any} */ (null), hover: /** @type {number|null} */ (null),
   q: '', min: '', max: '', minlife: '', maxlife: '', stream: '', pool: '',
 };
 
@@ -72,6 +75,18 @@ function eventsOf(text) {
   return Number.isFinite(n) ? n : null;
 }
 
+/** What the filter boxes hold, as one text. */
+Plim.filterKey = function () {
+  const s = Plim.state;
+  return [s.q, s.min, s.max, s.minlife, s.maxlife, s.stream, s.pool].join('|');
+};
+
+/** A test for stacks, by the search alone. @returns {(stack: number) => boolean} */
+Plim.searchStacks = function () {
+  const q = Plim.state.q.trim().toLowerCase();
+  return (stack) => q === '' || haystack(stack).includes(q);
+};
+
 /** A test for rows of lives, by what the filter boxes hold. @returns {((lives: Dict, row: number) => boolean)|null} */
 Plim.filter = function () {
   const s = Plim.state;
@@ -128,12 +143,13 @@ Plim.selectSite = function (site) { Plim.set({ sel: { kind: 'site', site } }); }
 
 /* ---- the address ---- */
 
-const LINKED = ['t', 't2', 'from', 'to', 'tab', 'colour', 'stack', 'q', 'min', 'max', 'minlife', 'maxlife', 'stream',
+const LINKED = ['t', 't2', 'from', 'to', 'tab', 'colour', 'stack', 'against', 'q', 'min', 'max', 'minlife', 'maxlife', 'stream',
   'pool'];
 
 Plim.writeAddress = Plim.debounce(250, function () {
   const s = Plim.state;
   const out = new URLSearchParams();
+  if (document.getElementById('devices')) { out.set('device', String(Plim.data.meta.device)); }
   for (const name of LINKED) {
     if (s[name] !== null && s[name] !== '') { out.set(name, String(s[name])); }
   }
@@ -142,6 +158,11 @@ Plim.writeAddress = Plim.debounce(250, function () {
     history.replaceState(null, '', '#' + out.toString());
   } catch (e) { /* some browsers forbid it for files: the page works without */ }
 });
+
+/** The device that the address asks for, or null. */
+Plim.askedDevice = function () {
+  return new URLSearchParams(location.hash.replace(/^#/, '')).get('device');
+};
 
 /** Take the state from the address; what makes no sense there is left alone. */
 Plim.readAddress = function () {

@@ -11,7 +11,9 @@
 
   function cellValue(row, column) {
     const cell = row.cells[column];
-    return cell.dataset.v !== undefined ? Number(cell.dataset.v) : cell.textContent.trim().toLowerCase();
+    const v = cell.dataset.v;
+    if (v === undefined) { return cell.textContent.trim().toLowerCase(); }
+    return v === '' ? -Infinity : Number(v); /* not known sorts below everything */
   }
 
   function sortBy(table, column, header) {
@@ -59,7 +61,8 @@
     });
     const button = Plim.el('button', { type: 'button', class: 'copy', onclick: () => copy(button, Plim.csv(table)) }, 'Copy as CSV');
     const wide = table.closest('.wide') || table;
-    wide.parentNode.insertBefore(button, wide);
+    const above = wide.previousElementSibling || wide; /* the button stands beside the line above the table */
+    above.parentNode.insertBefore(button, above);
   };
 
   /** Rows of the page's own tables select what they are about. */

@@ -83,9 +83,8 @@
   const HIDDEN = 255;
 
   function groupRows(way) {
-    const s = Plim.state;
     const b = Plim.data.blocks;
-    const key = [way, s.q, s.min, s.max, s.minlife, s.maxlife, s.stream, s.pool].join('|');
+    const key = way + '|' + Plim.filterKey();
     if (grouped.key === key) { return grouped; }
     const keep = Plim.filter();
     const totals = new Map();
@@ -216,37 +215,51 @@
     }
   }
 
-  function vertical(g, position, height, colour, label, y) {
+  /** A line at a position; nothing when it is outside the window. */
+  function vertical(g, position, height, colour) {
     const x = xOf(position);
     if (x < LEFT - 1 || x > surface.width) { return; }
     g.fillStyle = colour;
-    g.fillRect(x, TOP, 1.5, height - TOP - BOTTOM);
-    if (label) { Plim.tag(g, label, x + 3, y, surface.width); }
+    g.fillRect(Math.min(x, surface.width - 1.5), TOP, 1.5, height - TOP - BOTTOM);
+  }
+
+  /** Names of lines, each beside its line and in the first row where it covers no other name. */
+  function nameLines(g, lines) {
+    const rows = [];
+    for (const [position, label, colour] of lines) {
+      const x = xOf(position);
+      if (x < LEFT - 1 || x > surface.width) { continue; }
+      const w = g.measureText(label).width + 8;
+      const left = x + 3 + w <= surface.width ? x + 3 : x - 3 - w;
+      let row = 0;
+      while ((rows[row] || []).some(([from, to]) => left < to && left + w > from)) { row++; }
+      (rows[row] = rows[row] || []).push([left, left + w]);
+      Plim.tag(g, label, left, TOP + 12 + row * 16, surface.width, colour);
+    }
   }
 
   const MOMENTS = { peak: 'peak', failure: 'out of memory', first_split: 'first split', judged: 'judged' };
 
   function drawMoments(g, height) {
-    const m = Plim.data.meta.moments;
-    let y = TOP + 12;
+    const c = Plim.colours;
+    const lines = [[Plim.state.t, 'moment', c.select]];
+    if (Plim.state.t2 !== null) { lines.push([Plim.state.t2, 'compared', c.grow]); }
     for (const [name, label] of Object.entries(MOMENTS)) {
-      if (m[name] !== undefined) {
-        vertical(g, m[name], height, Plim.colours.faint, label, y);
-        y += 16;
-      }
+      const position = Plim.data.meta.moments[name];
+      if (position !== undefined) { lines.push([position, label, c.faint]); }
     }
     const row = Plim.selectedRow();
     if (row >= 0) {
       const b = Plim.data.blocks;
       const left = Math.max(LEFT, xOf(b.start[row]));
       const right = Math.min(surface.width - 8, xOf(Math.min(b.end[row], Plim.data.meta.events)));
-      g.fillStyle = Plim.colours.select;
+      g.fillStyle = c.select;
       g.globalAlpha = 0.18;
       g.fillRect(left, TOP, Math.max(1, right - left), height - TOP - BOTTOM);
       g.globalAlpha = 1;
     }
-    if (Plim.state.t2 !== null) { vertical(g, Plim.state.t2, height, Plim.colours.grow, 'compared', height - BOTTOM - 22); }
-    vertical(g, Plim.state.t, height, Plim.colours.select, 'moment', height - BOTTOM - 6);
+    for (const [position, , colour] of lines.slice().reverse()) { vertical(g, position, height, colour); }
+    nameLines(g, lines);
   }
 
   /** Annotated spans as [first position, last position, name], from their times. Made once. */

@@ -2,6 +2,8 @@
 
 /* plimsoll diff A B: what grew between two snapshots. */
 
+#include "cli/html_file.h"
+#include "cli/judge_input.h"
 #include "cli/reading.h"
 #include "cli/verbs.h"
 #include "diagnose/diff.h"
@@ -24,6 +26,20 @@ static void write_answer(struct plim_cli *cli, const struct plim_opts_diff *opts
     }
 }
 
+/* The page of the later snapshot, with what changed ahead of it and the earlier one's stacks to compare with. */
+static enum plim_status write_html(struct plim_cli *cli, const struct plim_opts_diff *opts,
+                                   const struct plim_snapshot *a, const struct plim_snapshot *b,
+                                   const struct plim_diff *diff, struct plim_err *err)
+{
+    const struct plim_html_part part = {plim_html_diff, diff};
+    const struct plim_detail_before before = {a, &diff->a, plim_base_name(cli->args[0])};
+    const char *source =
+        plim_arena_sayf(&cli->arena, "%s, compared with %s", plim_base_name(cli->args[1]),
+                        plim_base_name(cli->args[0]));
+    struct plim_html_options page = {.source = source, .part = &part, .before = &before};
+    return plim_cli_html(cli, opts->html, b, &diff->b, &page, err);
+}
+
 static enum plim_status compare(struct plim_cli *cli, const struct plim_opts_diff *opts,
                                 const struct plim_snapshot *a, const struct plim_snapshot *b,
                                 struct plim_err *err)
@@ -37,8 +53,9 @@ static enum plim_status compare(struct plim_cli *cli, const struct plim_opts_dif
     };
     PLIM_TRY(plim_diff(a, b, &options, &diff, err));
     write_answer(cli, opts, &diff);
+    enum plim_status st = write_html(cli, opts, a, b, &diff, err);
     plim_diff_fini(&diff);
-    return PLIM_OK;
+    return st;
 }
 
 enum plim_status plim_cmd_diff(struct plim_cli *cli, const struct plim_opts_diff *opts,

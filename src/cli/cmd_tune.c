@@ -2,6 +2,8 @@
 
 /* plimsoll tune SNAPSHOT: many settings on the recorded requests, ranked, with one recommendation. */
 
+#include "cli/html_file.h"
+#include "cli/judge_input.h"
 #include "cli/replay_input.h"
 #include "report/tune.h"
 
@@ -18,6 +20,34 @@ static void write_answer(struct plim_cli *cli, const char *format,
         struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
         plim_text_tune(&cli->out, view, &style);
     }
+}
+
+/* The page: the settings, and behind them the snapshot, judged without another replay. */
+static enum plim_status write_html(struct plim_cli *cli, const struct plim_opts_tune *opts,
+                                   const struct plim_tune_view *view, struct plim_err *err)
+{
+    const struct plim_snapshot *snapshot = view->requests->snapshot;
+    const struct plim_html_part part = {plim_html_tune, view};
+    struct plim_html_options page = {.source = plim_base_name(cli->args[0]), .part = &part};
+    struct plim_diagnose_options how = {
+        .device = (uint32_t)(view->requests->device - snapshot->devices.items),
+        .moment = PLIM_MOMENT_AUTO,
+        .no_replay = true,
+    };
+    struct plim_diagnosis diagnosis;
+    if (!opts->html) {
+        return PLIM_OK;
+    }
+    if (opts->device_memory.given) {
+        how.facts.total = plim_amount(opts->device_memory.value, PLIM_HOW_GIVEN);
+    }
+    if (opts->external.given) {
+        how.facts.external = plim_amount(opts->external.value, PLIM_HOW_GIVEN);
+    }
+    PLIM_TRY(plim_diagnose(snapshot, &how, &diagnosis, err));
+    enum plim_status st = plim_cli_html(cli, opts->html, snapshot, &diagnosis, &page, err);
+    plim_diagnosis_fini(&diagnosis);
+    return st;
 }
 
 static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *opts,
@@ -48,8 +78,9 @@ static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *
         fits = result.recommended != PLIM_NO_ID;
     }
     cli->exit_code = opts->check && !fits ? 1 : 0;
+    enum plim_status st = write_html(cli, opts, &view, err);
     plim_tune_fini(&result);
-    return PLIM_OK;
+    return st;
 }
 
 enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune *opts,

@@ -61,7 +61,7 @@ static enum plim_status say_url(struct plim_cli *cli, const struct plim_server *
 /* Serve until a signal says to end. Signals are blocked before the server's thread starts, and stay so: `timeout`
  * sends its signal twice. */
 static enum plim_status serve(struct plim_cli *cli, const struct plim_opts_view *opts,
-                              struct plim_detail *detail, struct plim_err *err)
+                              struct plim_detail *details, size_t n, struct plim_err *err)
 {
     struct plim_server *server;
     sigset_t ending;
@@ -72,7 +72,7 @@ static enum plim_status serve(struct plim_cli *cli, const struct plim_opts_view 
     sigaddset(&ending, SIGTERM);
     sigaddset(&ending, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &ending, NULL);
-    PLIM_TRY(plim_server_start(detail, plim_base_name(cli->args[0]), port, &server, err));
+    PLIM_TRY(plim_server_start(details, n, plim_base_name(cli->args[0]), port, &server, err));
     enum plim_status st = say_url(cli, server, err);
     if (st == PLIM_OK) {
         if (!opts->no_browser) {
@@ -84,23 +84,70 @@ static enum plim_status serve(struct plim_cli *cli, const struct plim_opts_view 
     return st;
 }
 
+/* The devices of the page. The first is the one that was judged; the others are judged here. */
+struct shown {
+    struct plim_diagnosis others[PLIM_HTML_DEVICES]; /* [0] is not used */
+    struct plim_detail details[PLIM_HTML_DEVICES];
+    size_t n; /* details that are there */
+};
+
+static void shown_fini(struct shown *shown)
+{
+    for (size_t i = 0; i < shown->n; i++) {
+        plim_detail_fini(&shown->details[i]);
+        if (i > 0) {
+            plim_diagnosis_fini(&shown->others[i]);
+        }
+    }
+}
+
+static enum plim_status show_other(struct shown *shown, const struct plim_judged *judged,
+                                   uint32_t device, struct plim_err *err)
+{
+    struct plim_diagnose_options how = judged->other;
+    struct plim_diagnosis *diagnosis = &shown->others[shown->n];
+    how.device = device;
+    PLIM_TRY(plim_diagnose(&judged->snapshot, &how, diagnosis, err));
+    enum plim_status st =
+        plim_detail_init(&shown->details[shown->n], &judged->snapshot, diagnosis, SERVED_BINS, err);
+    if (st != PLIM_OK) {
+        plim_diagnosis_fini(diagnosis);
+        return st;
+    }
+    shown->n++;
+    return PLIM_OK;
+}
+
+static enum plim_status show(struct shown *shown, const struct plim_judged *judged, bool all,
+                             struct plim_err *err)
+{
+    uint32_t devices[PLIM_HTML_DEVICES];
+    size_t n = plim_html_devices(&judged->snapshot, judged->diagnosis.device, devices);
+    PLIM_TRY(plim_detail_init(&shown->details[0], &judged->snapshot, &judged->diagnosis,
+                              SERVED_BINS, err));
+    shown->n = 1;
+    for (size_t i = 1; all && i < n; i++) {
+        PLIM_TRY(show_other(shown, judged, devices[i], err));
+    }
+    return PLIM_OK;
+}
+
 enum plim_status plim_cmd_view(struct plim_cli *cli, const struct plim_opts_view *opts,
                                struct plim_err *err)
 {
     struct plim_judged judged;
-    struct plim_detail detail;
+    struct shown shown = {.n = 0};
     struct plim_judge_words words = PLIM_JUDGE_WORDS(opts);
     if (opts->port.given && opts->port.value > UINT16_MAX) {
         return plim__fail(err, PLIM_E_USAGE, "--port: %llu is no port",
                           (unsigned long long)opts->port.value);
     }
     PLIM_TRY(plim_judge_input(cli->args[0], &words, &judged, err));
-    enum plim_status st =
-        plim_detail_init(&detail, &judged.snapshot, &judged.diagnosis, SERVED_BINS, err);
+    enum plim_status st = show(&shown, &judged, !opts->device.given, err);
     if (st == PLIM_OK) {
-        st = serve(cli, opts, &detail, err);
-        plim_detail_fini(&detail);
+        st = serve(cli, opts, shown.details, shown.n, err);
     }
+    shown_fini(&shown);
     plim_judged_fini(&judged);
     return st;
 }

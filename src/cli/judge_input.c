@@ -54,6 +54,7 @@ enum plim_status plim_judge_input(const char *path, const struct plim_judge_word
 {
     struct plim_read_limits limits = PLIM_READ_LIMITS(words);
     struct plim_diagnose_options options = options_from(words);
+    out->other = options;
     if (words->oom_text) {
         PLIM_TRY(add_message(words->oom_text, &options.facts, err));
     }

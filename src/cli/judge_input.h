@@ -28,6 +28,7 @@ struct plim_judge_words {
 struct plim_judged {
     struct plim_snapshot snapshot;
     struct plim_diagnosis diagnosis;
+    struct plim_diagnose_options other; /* for the devices that the message does not speak of */
 };
 
 /** plim_judge_input() - @out: owned, plim_judged_fini(); not to be moved. Errors: of reading and judging. */

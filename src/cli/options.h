@@ -71,9 +71,15 @@
     X(S, max_nesting, COUNT, "max-nesting", 0, "N", NULL,                                          \
       "deepest nesting that is accepted in the input (default 100)")
 
+#define PLIM_OPTIONS_HTML(X, S)                                                                    \
+    X(S, html, TEXT, "html", 0, "FILE", NULL,                                                      \
+      "also write an interactive report, one file of at most 5 MB; - writes it instead of the "    \
+      "text")
+
 /* The verbs' own rows. */
 #define PLIM_OPTIONS_diff(X, S)                                                                    \
     X(S, rows, COUNT, "rows", 0, "N", NULL, "most sites in text and Markdown (default 15)")        \
+    PLIM_OPTIONS_HTML(X, S)                                                                        \
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
@@ -96,9 +102,7 @@
 
 #define PLIM_OPTIONS_diagnose(X, S)                                                                \
     PLIM_OPTIONS_JUDGE(X, S)                                                                       \
-    X(S, html, TEXT, "html", 0, "FILE", NULL,                                                      \
-      "also write an interactive report, one file of at most 5 MB; - writes it instead of the "    \
-      "text")                                                                                      \
+    PLIM_OPTIONS_HTML(X, S)                                                                        \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless the verdict is healthy")         \
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
@@ -162,6 +166,7 @@
     X(S, threads, COUNT, "threads", 0, "N", NULL,                                                  \
       "replays at the same time (default: processors, at most 8)")                                 \
     X(S, rows, COUNT, "rows", 0, "N", NULL, "rows of the table in text and Markdown (default 20)") \
+    PLIM_OPTIONS_HTML(X, S)                                                                        \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 when no setting serves every request")  \
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \

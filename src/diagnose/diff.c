@@ -27,11 +27,13 @@ static enum plim_status add_side(const struct plim_snapshot *snapshot,
             PLIM_TRY(plim_vec_push(
                 &diff->rows, err,
                 (struct plim_diff_row){.site = plim_site_text(snapshot, site, &diff->arena),
-                                       .category = site->category}));
+                                       .category = site->category,
+                                       .site_b = PLIM_NO_ID}));
         }
         struct plim_diff_row *r = &diff->rows.items[row];
         *(later ? &r->bytes_b : &r->bytes_a) += live->bytes;
         *(later ? &r->blocks_b : &r->blocks_a) += live->blocks;
+        r->site_b = later ? i : r->site_b;
     }
     return PLIM_OK;
 }

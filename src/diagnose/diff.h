@@ -17,7 +17,14 @@ struct plim_diff_row {
     uint64_t bytes_b;
     uint32_t blocks_a;
     uint32_t blocks_b;
+    uint32_t site_b; /* index into diff.b.sites; PLIM_NO_ID: nothing of it is live in b */
 };
+
+/** plim_diff_changed() - whether a place holds anything else than before. */
+static inline bool plim_diff_changed(const struct plim_diff_row *row)
+{
+    return row->bytes_a != row->bytes_b || row->blocks_a != row->blocks_b;
+}
 
 /* Segments that are only in one of the two, or in both. */
 struct plim_diff_segments {

@@ -123,6 +123,20 @@ PLIM_MUST_USE enum plim_status plim_detail_put_stacks(const struct plim_detail *
                                                       struct plim_detail_chosen *chosen,
                                                       struct plim_err *err);
 
+/* An earlier snapshot at its judged moment, to compare with. All borrowed. */
+struct plim_detail_before {
+    const struct plim_snapshot *snapshot;
+    const struct plim_diagnosis *diagnosis;
+    const char *source; /* its name, for people */
+};
+
+/** plim_detail_put_before() - its live bytes by stack, "bf.*", and the stacks, "bst.*", "bfr.*", "btx.*". */
+PLIM_MUST_USE enum plim_status plim_detail_put_before(const struct plim_detail_before *before,
+                                                      size_t text_budget,
+                                                      struct plim_columns *columns,
+                                                      struct plim_detail_chosen *chosen,
+                                                      struct plim_err *err);
+
 /** plim_detail_events_of_interest() - at most `most` events worth keeping: all, or those around the
  * named moments, failures, segments and the largest of each bin. Ascending. */
 PLIM_MUST_USE enum plim_status plim_detail_events_of_interest(const struct plim_detail *detail,

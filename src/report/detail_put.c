@@ -145,6 +145,11 @@ void plim_detail_put_lifetimes(const struct plim_detail *detail, struct plim_col
 
 /* ---- stacks: st.id, st.site, st.first; fr.*: frames; tx.*: texts ---- */
 
+/* Names of the groups that a set of stacks goes to. */
+struct stack_groups {
+    const char *stacks, *frames, *texts;
+};
+
 struct texts {
     const struct plim_intern *strings;
     struct plim_map index; /* interned id -> text number */
@@ -226,12 +231,13 @@ static void put_u32s(struct plim_columns *c, const char *prefix, const char *nam
 }
 
 static enum plim_status put_frames(const struct plim_detail *detail, const struct stack_lists *l,
-                                   struct texts *t, struct plim_columns *c, struct plim_err *err)
+                                   const char *group, struct texts *t, struct plim_columns *c,
+                                   struct plim_err *err)
 {
     size_t n = l->frames.n;
-    uint32_t *name = plim_columns_u32(c, "fr", "name", n);
-    uint32_t *file = plim_columns_u32(c, "fr", "file", n);
-    uint32_t *line = plim_columns_u32(c, "fr", "line", n);
+    uint32_t *name = plim_columns_u32(c, group, "name", n);
+    uint32_t *file = plim_columns_u32(c, group, "file", n);
+    uint32_t *line = plim_columns_u32(c, group, "line", n);
     for (size_t i = 0; name && file && line && i < n; i++) {
         const struct plim_frame *f = &detail->snapshot->stacks.frames.items[l->frames.items[i]];
         PLIM_TRY(text_number(t, f->name, &name[i], err));
@@ -242,14 +248,15 @@ static enum plim_status put_frames(const struct plim_detail *detail, const struc
 }
 
 /* The text of each site, once, for people. */
-static enum plim_status put_labels(const struct plim_detail *detail, const uint32_t *site, size_t n,
-                                   struct texts *t, struct plim_columns *c, struct plim_err *err)
+static enum plim_status put_labels(const struct plim_detail *detail, const char *group,
+                                   const uint32_t *site, size_t n, struct texts *t,
+                                   struct plim_columns *c, struct plim_err *err)
 {
     const struct plim_sites *sites = &detail->diagnosis->sites;
     struct plim_map known = {0};
     struct plim_arena arena;
     enum plim_status st = PLIM_OK;
-    uint32_t *label = plim_columns_u32(c, "st", "label", n);
+    uint32_t *label = plim_columns_u32(c, group, "label", n);
     plim_arena_init(&arena, 0);
     for (size_t i = 0; st == PLIM_OK && label && i < n; i++) {
         const uint64_t *number = plim_map_get(&known, site[i]);
@@ -269,30 +276,31 @@ static enum plim_status put_labels(const struct plim_detail *detail, const uint3
 }
 
 static enum plim_status put_lists(const struct plim_detail *detail, const struct stack_lists *l,
-                                  struct texts *t, struct plim_columns *c, struct plim_err *err)
+                                  const struct stack_groups *groups, struct texts *t,
+                                  struct plim_columns *c, struct plim_err *err)
 {
     const struct plim_sites *sites = &detail->diagnosis->sites;
-    put_u32s(c, "st", "id", l->ids.items, l->ids.n);
-    put_u32s(c, "st", "first", l->first.items, l->first.n);
-    put_u32s(c, "st", "run", l->run.items, l->run.n);
-    uint32_t *site = plim_columns_u32(c, "st", "site", l->ids.n);
-    uint8_t *category = plim_columns_u8(c, "st", "category", l->ids.n);
+    put_u32s(c, groups->stacks, "id", l->ids.items, l->ids.n);
+    put_u32s(c, groups->stacks, "first", l->first.items, l->first.n);
+    put_u32s(c, groups->stacks, "run", l->run.items, l->run.n);
+    uint32_t *site = plim_columns_u32(c, groups->stacks, "site", l->ids.n);
+    uint8_t *category = plim_columns_u8(c, groups->stacks, "category", l->ids.n);
     for (size_t i = 0; site && category && i < l->ids.n; i++) {
         site[i] = plim_site_of(sites, l->ids.items[i]);
         category[i] = (uint8_t)sites->sites.items[site[i]].category;
     }
     if (site) {
-        PLIM_TRY(put_labels(detail, site, l->ids.n, t, c, err));
+        PLIM_TRY(put_labels(detail, groups->stacks, site, l->ids.n, t, c, err));
     }
-    PLIM_TRY(put_frames(detail, l, t, c, err));
-    put_u32s(c, "tx", "ends", t->ends.items, t->ends.n);
-    plim_columns_bytes(c, "tx", "bytes", plim_buf_str(&t->bytes));
+    PLIM_TRY(put_frames(detail, l, groups->frames, t, c, err));
+    put_u32s(c, groups->texts, "ends", t->ends.items, t->ends.n);
+    plim_columns_bytes(c, groups->texts, "bytes", plim_buf_str(&t->bytes));
     return plim_buf_status(&t->bytes, err);
 }
 
-enum plim_status plim_detail_put_stacks(const struct plim_detail *detail, size_t text_budget,
-                                        struct plim_columns *columns,
-                                        struct plim_detail_chosen *chosen, struct plim_err *err)
+static enum plim_status put_stacks(const struct plim_detail *detail, size_t text_budget,
+                                   const struct stack_groups *groups, struct plim_columns *columns,
+                                   struct plim_detail_chosen *chosen, struct plim_err *err)
 {
     struct stack_lists lists = {0};
     struct texts texts = {.strings = &detail->snapshot->strings, .budget = text_budget};
@@ -303,12 +311,80 @@ enum plim_status plim_detail_put_stacks(const struct plim_detail *detail, size_t
         }
     }
     if (st == PLIM_OK) {
-        st = put_lists(detail, &lists, &texts, columns, err);
+        st = put_lists(detail, &lists, groups, &texts, columns, err);
     }
-    chosen->frames_cut = texts.cut;
+    chosen->frames_cut += texts.cut;
     lists_fini(&lists);
     plim_map_fini(&texts.index);
     plim_buf_fini(&texts.bytes);
     plim_vec_fini(&texts.ends);
+    return st;
+}
+
+enum plim_status plim_detail_put_stacks(const struct plim_detail *detail, size_t text_budget,
+                                        struct plim_columns *columns,
+                                        struct plim_detail_chosen *chosen, struct plim_err *err)
+{
+    static const struct stack_groups groups = {"st", "fr", "tx"};
+    return put_stacks(detail, text_budget, &groups, columns, chosen, err);
+}
+
+/* ---- an earlier snapshot: live bytes by stack ---- */
+
+/* Sums of the live blocks by stack into [stacks + 1]; the last is for blocks without a stack. */
+static void sum_by_stack(const struct plim_heap *heap, size_t stacks, uint64_t *bytes,
+                         uint32_t *blocks)
+{
+    plim_vec_foreach (b, &heap->blocks) {
+        if (plim_block_is_live(b)) {
+            size_t i = b->stack < stacks ? b->stack : stacks;
+            bytes[i] += b->size;
+            blocks[i]++;
+        }
+    }
+}
+
+static void put_sums(struct plim_columns *columns, size_t stacks, const uint64_t *bytes,
+                     const uint32_t *blocks, uint8_t *used)
+{
+    size_t n = 0, row = 0;
+    for (size_t i = 0; i <= stacks; i++) {
+        n += blocks[i] > 0;
+    }
+    uint32_t *stack = plim_columns_u32(columns, "bf", "stack", n);
+    double *sum = plim_columns_f64(columns, "bf", "bytes", n);
+    uint32_t *count = plim_columns_u32(columns, "bf", "blocks", n);
+    for (size_t i = 0; stack && sum && count && i <= stacks; i++) {
+        if (blocks[i] > 0) {
+            stack[row] = i < stacks ? (uint32_t)i : PLIM_NO_STACK;
+            sum[row] = (double)bytes[i];
+            count[row++] = blocks[i];
+            used[i] = 1;
+        }
+    }
+}
+
+enum plim_status plim_detail_put_before(const struct plim_detail_before *before, size_t text_budget,
+                                        struct plim_columns *columns,
+                                        struct plim_detail_chosen *chosen, struct plim_err *err)
+{
+    static const struct stack_groups groups = {"bst", "bfr", "btx"};
+    size_t stacks = before->snapshot->stacks.stacks.n;
+    uint64_t *bytes = calloc(stacks + 1, sizeof(*bytes));
+    uint32_t *blocks = calloc(stacks + 1, sizeof(*blocks));
+    struct plim_detail detail = {.snapshot = before->snapshot,
+                                 .diagnosis = before->diagnosis,
+                                 .used_stacks = calloc(stacks + 1, 1)};
+    enum plim_status st = bytes && blocks && detail.used_stacks
+                              ? PLIM_OK
+                              : plim__fail(err, PLIM_E_NOMEM, "no memory for the earlier snapshot");
+    if (st == PLIM_OK) {
+        sum_by_stack(&before->diagnosis->heap, stacks, bytes, blocks);
+        put_sums(columns, stacks, bytes, blocks, detail.used_stacks);
+        st = put_stacks(&detail, text_budget, &groups, columns, chosen, err);
+    }
+    free(bytes);
+    free(blocks);
+    free(detail.used_stacks);
     return st;
 }

@@ -17,12 +17,6 @@ static const char *signed_bytes(char buf[SIGNED_BYTES], uint64_t from, uint64_t 
     return buf;
 }
 
-/* Rows that changed at all; they come first and last in the sorted list. */
-static bool changed(const struct plim_diff_row *row)
-{
-    return row->bytes_a != row->bytes_b || row->blocks_a != row->blocks_b;
-}
-
 static void verdict_change(struct plim_buf *out, const struct plim_diff *diff)
 {
     const struct plim_verdict *a = &diff->a.set.verdict, *b = &diff->b.set.verdict;
@@ -69,7 +63,7 @@ void plim_text_diff(struct plim_buf *out, const struct plim_diff *diff, uint32_t
     for (size_t i = 0; i < diff->rows.n && shown < most; i++) {
         const struct plim_diff_row *row = &diff->rows.items[i];
         char change[SIGNED_BYTES], first[64];
-        if (!changed(row)) {
+        if (!plim_diff_changed(row)) {
             continue;
         }
         snprintf(first, sizeof(first), "%12s %+7d blocks  ",
@@ -106,7 +100,7 @@ void plim_markdown_diff(struct plim_buf *out, const struct plim_diff *diff, uint
     for (size_t i = 0; i < diff->rows.n && shown < most; i++) {
         const struct plim_diff_row *row = &diff->rows.items[i];
         char change[SIGNED_BYTES], from[PLIM_BYTES_TEXT], to[PLIM_BYTES_TEXT];
-        if (!changed(row)) {
+        if (!plim_diff_changed(row)) {
             continue;
         }
         plim_buf_printf(out, "| %s | %s | %s | %s | ",
@@ -133,7 +127,7 @@ static void sites(struct plim_jsonw *w, const struct plim_diff *diff)
     plim_jsonw_key(w, "sites");
     plim_jsonw_array(w);
     plim_vec_foreach (row, &diff->rows) {
-        if (!changed(row)) {
+        if (!plim_diff_changed(row)) {
             continue;
         }
         plim_jsonw_object(w);

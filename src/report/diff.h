@@ -2,7 +2,7 @@
 #ifndef PLIM_REPORT_DIFF_H
 #define PLIM_REPORT_DIFF_H
 
-/* What changed between two snapshots, as text, Markdown and JSON ("plimsoll.diff/1"). */
+/* What changed between two snapshots, as text, Markdown, HTML and JSON ("plimsoll.diff/1"). */
 
 #include "diagnose/diff.h"
 #include "report/json.h"
@@ -16,5 +16,8 @@ void plim_markdown_diff(struct plim_buf *out, const struct plim_diff *diff, uint
 
 /** plim_json_diff() - all sites that changed. */
 void plim_json_diff(struct plim_jsonw *w, const struct plim_diff *diff);
+
+/** plim_html_diff() - the changes as a part of a page (report/html.h); @diff: a struct plim_diff. */
+void plim_html_diff(struct plim_buf *out, const void *diff);
 
 #endif

@@ -138,6 +138,9 @@ void plim__html_meta(struct plim_buf *out, const struct plim_detail *detail,
     plim_jsonw_kv_bool(&w, "has_times", detail->device->trace.has_times);
     plim_jsonw_kv_bool(&w, "complete", d->complete);
     plim_jsonw_kv_text(&w, "moment", d->set.ledger.moment);
+    if (options->before) {
+        plim_jsonw_kv_text(&w, "before", options->before->source);
+    }
     moments(&w, detail);
     chosen_rows(&w, chosen);
     external(&w, &d->set.ledger);

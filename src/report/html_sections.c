@@ -7,21 +7,9 @@
 #include "base/num.h"
 
 #define BAR_WIDTH  520.0 /* units of the drawing */
-#define BAR_LEFT   260.0
+#define BAR_LEFT   300.0
 #define BAR_RIGHT  110.0
 #define ROW_HEIGHT 24u
-
-static void say(struct plim_buf *out, const char *text)
-{
-    plim_html_text(out, plim_str_from(text ? text : ""));
-}
-
-static void element(struct plim_buf *out, const char *name, const char *text)
-{
-    plim_buf_printf(out, "<%s>", name);
-    say(out, text);
-    plim_buf_printf(out, "</%s>", name);
-}
 
 static void amount_cell(struct plim_buf *out, struct plim_amount amount)
 {
@@ -39,7 +27,7 @@ static void verdict(struct plim_buf *out, const struct plim_verdict *v)
                     "<h2 id=\"h-verdict\">Verdict: <span class=\"class v-%s\">%s%s%s</span></h2>",
                     plim_class_text(v->cls), plim_class_text(v->cls), *sub ? " / " : "", sub);
     plim_buf_text(out, "<p class=\"summary\">");
-    say(out, v->summary);
+    plim_html_say(out, v->summary);
     plim_buf_printf(out, "</p><p class=\"confidence\">Confidence %.0f %%</p></section>\n",
                     v->confidence * 100);
 }
@@ -140,7 +128,7 @@ static void ledger(struct plim_buf *out, const struct plim_ledger *l)
 {
     plim_buf_text(out, "<section id=\"ledger\" aria-labelledby=\"h-ledger\">"
                        "<h2 id=\"h-ledger\">Where the bytes are, ");
-    say(out, l->moment ? l->moment : "at the end");
+    plim_html_say(out, l->moment ? l->moment : "at the end");
     plim_buf_text(out, "</h2>");
     waterfall(out, l);
     plim_buf_text(out, "<details><summary>The numbers</summary><table><thead><tr>"
@@ -164,18 +152,19 @@ static void counterfactuals(struct plim_buf *out, const struct plim_finding_set 
     if (set->counterfactuals.n == 0) {
         return;
     }
-    plim_buf_text(out, "<section id=\"counterfactuals\" aria-labelledby=\"h-cf\">"
-                       "<h2 id=\"h-cf\">What would have saved it</h2><table><thead><tr>"
+    plim_html_section_open(out, "counterfactuals", "What would have saved it");
+    plim_buf_text(out, "<table><thead><tr>"
                        "<th scope=\"col\">without</th><th scope=\"col\">it would fit</th>"
                        "<th scope=\"col\">gains</th></tr></thead><tbody>");
     plim_vec_foreach (c, &set->counterfactuals) {
         plim_buf_text(out, "<tr>");
-        element(out, "td", c->text);
+        plim_html_element(out, "td", c->text);
         plim_buf_printf(out, "<td class=\"fits-%s\">%s</td>", fits[c->fits], fits[c->fits]);
         amount_cell(out, c->gains);
         plim_buf_text(out, "</tr>");
     }
-    plim_buf_text(out, "</tbody></table></section>\n");
+    plim_buf_text(out, "</tbody></table>");
+    plim_html_section_close(out);
 }
 
 static void evidence(struct plim_buf *out, const struct plim_finding_set *set)
@@ -183,14 +172,15 @@ static void evidence(struct plim_buf *out, const struct plim_finding_set *set)
     if (set->evidence.n == 0) {
         return;
     }
-    plim_buf_text(out, "<section id=\"evidence\" aria-labelledby=\"h-ev\">"
-                       "<h2 id=\"h-ev\">Evidence</h2><ul>");
+    plim_html_section_open(out, "evidence", "Evidence");
+    plim_buf_text(out, "<ul>");
     plim_vec_foreach (e, &set->evidence) {
         plim_buf_text(out, "<li>");
-        say(out, e->text);
+        plim_html_say(out, e->text);
         plim_buf_printf(out, " <small>(%s)</small></li>", plim_how_text(e->how));
     }
-    plim_buf_text(out, "</ul></section>\n");
+    plim_buf_text(out, "</ul>");
+    plim_html_section_close(out);
 }
 
 static void advice(struct plim_buf *out, const struct plim_finding_set *set)
@@ -198,31 +188,32 @@ static void advice(struct plim_buf *out, const struct plim_finding_set *set)
     if (set->advice.n == 0) {
         return;
     }
-    plim_buf_text(out, "<section id=\"advice\" aria-labelledby=\"h-ad\">"
-                       "<h2 id=\"h-ad\">What to do</h2><ol>");
+    plim_html_section_open(out, "advice", "What to do");
+    plim_buf_text(out, "<ol>");
     plim_vec_foreach (a, &set->advice) {
         char text[PLIM_BYTES_TEXT];
         plim_buf_text(out, "<li>");
-        element(out, "strong", a->action);
+        plim_html_element(out, "strong", a->action);
         plim_buf_char(out, ' ');
-        say(out, a->why);
+        plim_html_say(out, a->why);
         if (plim_known(a->effect)) {
             plim_buf_printf(out, " <span class=\"effect\">Gains %s (%s).</span>",
                             plim_bytes_format(text, a->effect.bytes), plim_how_text(a->effect.how));
         }
         if (a->risk) {
             plim_buf_text(out, " <span class=\"risk\">Risk: ");
-            say(out, a->risk);
+            plim_html_say(out, a->risk);
             plim_buf_text(out, "</span>");
         }
         if (a->applies_to) {
             plim_buf_text(out, " <small>Applies to: ");
-            say(out, a->applies_to);
+            plim_html_say(out, a->applies_to);
             plim_buf_text(out, "</small>");
         }
         plim_buf_text(out, "</li>");
     }
-    plim_buf_text(out, "</ol></section>\n");
+    plim_buf_text(out, "</ol>");
+    plim_html_section_close(out);
 }
 
 static void unknowns(struct plim_buf *out, const struct plim_finding_set *set)
@@ -230,12 +221,13 @@ static void unknowns(struct plim_buf *out, const struct plim_finding_set *set)
     if (set->unknowns.n == 0) {
         return;
     }
-    plim_buf_text(out, "<section id=\"unknowns\" aria-labelledby=\"h-un\">"
-                       "<h2 id=\"h-un\">What this input cannot tell</h2><ul>");
+    plim_html_section_open(out, "unknowns", "What this input cannot tell");
+    plim_buf_text(out, "<ul>");
     plim_vec_foreach (text, &set->unknowns) {
-        element(out, "li", *text);
+        plim_html_element(out, "li", *text);
     }
-    plim_buf_text(out, "</ul></section>\n");
+    plim_buf_text(out, "</ul>");
+    plim_html_section_close(out);
 }
 
 void plim__html_findings(struct plim_buf *out, const struct plim_diagnosis *d)

@@ -3,44 +3,21 @@
 
 #include "report/html.h"
 
-#include "base/bytes.h"
 #include "base/num.h"
 
-static void say(struct plim_buf *out, const char *text)
-{
-    plim_html_text(out, plim_str_from(text ? text : ""));
-}
-
-static void number(struct plim_buf *out, uint64_t v)
-{
-    plim_buf_printf(out, "<td class=\"n\" data-v=\"%llu\">%llu</td>", (unsigned long long)v,
-                    (unsigned long long)v);
-}
-
-static void size(struct plim_buf *out, uint64_t v)
-{
-    char text[PLIM_BYTES_TEXT];
-    plim_buf_printf(out, "<td class=\"n\" data-v=\"%llu\">%s</td>", (unsigned long long)v,
-                    plim_bytes_format(text, v));
-}
-
+/* A section of one table. */
 static void open_table(struct plim_buf *out, const char *id, const char *title, const char *note,
                        const char *const *heads, size_t n)
 {
-    plim_buf_printf(out,
-                    "<section id=\"%s\" aria-labelledby=\"h-%s\"><h2 id=\"h-%s\">%s</h2>"
-                    "<p class=\"note\">%s</p><div class=\"wide\" tabindex=\"0\" role=\"region\" "
-                    "aria-label=\"%s, table\"><table class=\"sortable\"><thead><tr>",
-                    id, id, id, title, note, title);
-    for (size_t i = 0; i < n; i++) {
-        plim_buf_printf(out, "<th scope=\"col\">%s</th>", heads[i]);
-    }
-    plim_buf_text(out, "</tr></thead><tbody>\n");
+    plim_html_section_open(out, id, title);
+    plim_html_note(out, note);
+    plim_html_table_open(out, title, heads, n);
 }
 
 static void close_table(struct plim_buf *out)
 {
-    plim_buf_text(out, "</tbody></table></div></section>\n");
+    plim_html_table_close(out);
+    plim_html_section_close(out);
 }
 
 static void blame(struct plim_buf *out, const struct plim_diagnosis *d)
@@ -58,16 +35,16 @@ static void blame(struct plim_buf *out, const struct plim_diagnosis *d)
     plim_vec_foreach (row, &d->blame) {
         uint32_t site = plim_site_of(&d->sites, row->stack);
         plim_buf_printf(out, "<tr data-site=\"%u\">", site);
-        size(out, row->bytes);
+        plim_html_cell_bytes(out, row->bytes);
         plim_buf_printf(out, "<td class=\"n\" data-v=\"%llu\">%.1f %%</td>",
                         (unsigned long long)row->bytes, 100.0 * (double)row->bytes / (double)live);
-        number(out, row->blocks);
-        number(out, row->allocs);
-        number(out, row->frees);
-        size(out, row->bytes_born);
+        plim_html_cell_count(out, row->blocks);
+        plim_html_cell_count(out, row->allocs);
+        plim_html_cell_count(out, row->frees);
+        plim_html_cell_bytes(out, row->bytes_born);
         plim_buf_printf(out, "<td>%s</td><td>%s", plim_category_text(row->category),
                         row->suspect ? "<b class=\"suspect\">leak suspect</b> " : "");
-        say(out, row->site);
+        plim_html_say(out, row->site);
         plim_buf_text(out, "</td></tr>\n");
     }
     close_table(out);
@@ -86,18 +63,18 @@ static void pins(struct plim_buf *out, const struct plim_diagnosis *d)
                heads, PLIM_COUNT_OF(heads));
     plim_vec_foreach (row, &d->pins) {
         plim_buf_printf(out, "<tr data-addr=\"%llu\">", (unsigned long long)row->block_addr);
-        size(out, row->stranded);
-        size(out, row->segment_size);
-        size(out, row->live);
-        number(out, row->live_blocks);
-        size(out, row->block_size);
+        plim_html_cell_bytes(out, row->stranded);
+        plim_html_cell_bytes(out, row->segment_size);
+        plim_html_cell_bytes(out, row->live);
+        plim_html_cell_count(out, row->live_blocks);
+        plim_html_cell_bytes(out, row->block_size);
         if (row->before_trace) {
             plim_buf_text(out, "<td class=\"n\" data-v=\"0\">before the recording</td>");
         } else {
-            number(out, row->age_events);
+            plim_html_cell_count(out, row->age_events);
         }
         plim_buf_text(out, "<td>");
-        say(out, row->site);
+        plim_html_say(out, row->site);
         plim_buf_text(out, "</td></tr>\n");
     }
     close_table(out);
@@ -117,12 +94,12 @@ static void suspects(struct plim_buf *out, const struct plim_snapshot *snapshot,
                heads, PLIM_COUNT_OF(heads));
     plim_vec_foreach (row, &d->leaks.suspects) {
         plim_buf_printf(out, "<tr data-site=\"%u\">", row->site);
-        size(out, row->excess);
+        plim_html_cell_bytes(out, row->excess);
         plim_buf_printf(out, "<td class=\"n\" data-v=\"%.3f\">%.0f %%</td><td>", row->confidence,
                         row->confidence * 100);
-        say(out, row->why);
+        plim_html_say(out, row->why);
         plim_buf_text(out, "</td><td>");
-        say(out, plim_site_text(snapshot, &d->sites.sites.items[row->site], &arena));
+        plim_html_say(out, plim_site_text(snapshot, &d->sites.sites.items[row->site], &arena));
         plim_buf_text(out, "</td></tr>\n");
     }
     close_table(out);

@@ -17,7 +17,8 @@
 #define PATIENCE    30u /* seconds that an idle connection is kept */
 
 struct plim_server {
-    struct plim_detail *detail; /* borrowed */
+    struct plim_detail *details; /* [n], borrowed */
+    size_t n;
     struct plim_buf page;
     struct MHD_Daemon *daemon;
     uint16_t port;
@@ -28,6 +29,7 @@ struct plim_server {
 struct request {
     struct plim_server *server;
     struct MHD_Connection *connection;
+    struct plim_detail *detail; /* of the device asked about */
 };
 
 static enum MHD_Result answer(struct request *r, unsigned status, const char *type,
@@ -81,8 +83,8 @@ static enum plim_status fill_series(struct request *r, struct plim_columns *colu
         !query_number(r, "bins", &bins) || bins > PLIM_SERVE_BINS) {
         return plim__fail(err, PLIM_E_USAGE, "series wants from, to and bins");
     }
-    PLIM_TRY(plim_detail_series_of(r->server->detail, from, to, bins, &series, err));
-    plim_detail_put_series(r->server->detail, &series, "se", columns);
+    PLIM_TRY(plim_detail_series_of(r->detail, from, to, bins, &series, err));
+    plim_detail_put_series(r->detail, &series, "se", columns);
     plim_vec_fini(&series.bins);
     return PLIM_OK;
 }
@@ -91,7 +93,7 @@ static enum plim_status fill_events(struct request *r, struct plim_columns *colu
                                     struct plim_err *err)
 {
     uint32_t from, to;
-    struct plim_detail *detail = r->server->detail;
+    struct plim_detail *detail = r->detail;
     size_t n = detail->device->trace.events.n;
     if (!query_number(r, "from", &from) || !query_number(r, "to", &to)) {
         return plim__fail(err, PLIM_E_USAGE, "events wants from and to");
@@ -119,10 +121,27 @@ static enum plim_status fill_heap(struct request *r, struct plim_columns *column
     if (!query_number(r, "at", &at)) {
         return plim__fail(err, PLIM_E_USAGE, "heap wants at");
     }
-    if (at > r->server->detail->device->trace.events.n) {
+    if (at > r->detail->device->trace.events.n) {
         return plim__fail(err, PLIM_E_RANGE, "the trace has fewer events");
     }
-    return plim_detail_put_moment(r->server->detail, at, columns, err);
+    return plim_detail_put_moment(r->detail, at, columns, err);
+}
+
+/* The device that a request is about: the first unless it names one. */
+static enum plim_status choose_device(struct request *r, struct plim_err *err)
+{
+    uint32_t device;
+    r->detail = &r->server->details[0];
+    if (!MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "device")) {
+        return PLIM_OK;
+    }
+    for (size_t i = 0; query_number(r, "device", &device) && i < r->server->n; i++) {
+        if (r->server->details[i].diagnosis->device == device) {
+            r->detail = &r->server->details[i];
+            return PLIM_OK;
+        }
+    }
+    return plim__fail(err, PLIM_E_RANGE, "there is no such device in the page");
 }
 
 typedef enum plim_status (*filler)(struct request *, struct plim_columns *, struct plim_err *);
@@ -134,10 +153,13 @@ static enum MHD_Result answer_columns(struct request *r, filler fill)
     struct plim_buf out = {0};
     struct plim_err err = {0};
     plim_columns_init(&columns);
-    plim_detail_forget_stacks(r->server->detail);
-    enum plim_status st = fill(r, &columns, &err);
+    enum plim_status st = choose_device(r, &err);
     if (st == PLIM_OK) {
-        st = plim_detail_put_stacks(r->server->detail, SIZE_MAX, &columns, &chosen, &err);
+        plim_detail_forget_stacks(r->detail);
+        st = fill(r, &columns, &err);
+    }
+    if (st == PLIM_OK) {
+        st = plim_detail_put_stacks(r->detail, SIZE_MAX, &columns, &chosen, &err);
     }
     if (st == PLIM_OK) {
         st = plim_columns_write(&columns, &out, &err);
@@ -199,7 +221,7 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
                                   const char *method, const char *version, const char *upload,
                                   size_t *upload_size, void **state)
 {
-    struct request r = {self, connection};
+    struct request r = {self, connection, NULL};
     (void)version;
     (void)upload;
     (void)state;
@@ -249,18 +271,19 @@ static enum plim_status start_daemon(struct plim_server *server, uint16_t port,
     return PLIM_OK;
 }
 
-enum plim_status plim_server_start(struct plim_detail *detail, const char *source, uint16_t port,
-                                   struct plim_server **out, struct plim_err *err)
+enum plim_status plim_server_start(struct plim_detail *details, size_t n, const char *source,
+                                   uint16_t port, struct plim_server **out, struct plim_err *err)
 {
     struct plim_html_options options = {.source = source, .served = true};
     struct plim_server *server = calloc(1, sizeof(*server));
     if (!server) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the server");
     }
-    server->detail = detail;
+    server->details = details;
+    server->n = n;
     enum plim_status st = make_token(server, err);
     if (st == PLIM_OK) {
-        st = plim_html_page(&server->page, detail, &options, err);
+        st = plim_html_page(&server->page, details, n, &options, err);
     }
     if (st == PLIM_OK) {
         st = start_daemon(server, port, err);

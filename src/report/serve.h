@@ -14,8 +14,10 @@
  *   events?from=F&to=T             columns "ev.*": events F to T, PLIM_SERVE_EVENTS at most
  *   heap?at=P                      columns "bl.*", "sg.*": everything that exists at position P
  *
+ * each of the first device, or with device=N of that one.
+ *
  * Columns are those of docs/format/report-data.md, not compressed, with the stacks that they refer to.
- * Threads: the server has one of its own; the detail belongs to it while it runs.
+ * Threads: the server has one of its own; the details belong to it while it runs.
  */
 
 #include "report/html.h"
@@ -27,12 +29,13 @@ struct plim_server;
 
 /**
  * plim_server_start() - begin to answer.
- * @detail: borrowed until plim_server_stop(). @source: name of the snapshot, for people.
+ * @details: [n] one of each device, borrowed until plim_server_stop(); the first is shown first.
+ * @source: name of the snapshot, for people.
  * @port: 0 for any. Errors: PLIM_E_OS when the port is taken; those of plim_html_page().
  */
-PLIM_MUST_USE enum plim_status plim_server_start(struct plim_detail *detail, const char *source,
-                                                 uint16_t port, struct plim_server **out,
-                                                 struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_server_start(struct plim_detail *details, size_t n,
+                                                 const char *source, uint16_t port,
+                                                 struct plim_server **out, struct plim_err *err);
 void plim_server_stop(struct plim_server *server);
 
 /** plim_server_url() - "http://127.0.0.1:PORT/TOKEN/", borrowed. */

@@ -11,6 +11,11 @@
 
 #define ROWS_DEFAULT 20u
 
+const char *plim_tune_conf(const struct plim_tune_run *run)
+{
+    return run->conf[0] ? run->conf : "(default)";
+}
+
 /* ---- cells ---------------------------------------------------------------------------------------- */
 
 struct cells {
@@ -48,7 +53,7 @@ static void cells_of(const struct plim_tune_run *run, struct cells *c)
     snprintf(c->retries, sizeof c->retries, "%" PRIu64, r->num_alloc_retries);
     snprintf(c->calls, sizeof c->calls, "%" PRIu64, r->driver_calls);
     snprintf(c->stall, sizeof c->stall, "%.0f ms", (double)r->stall_ns / 1e6);
-    c->conf = run->conf[0] ? run->conf : "(default)";
+    c->conf = plim_tune_conf(run);
 }
 
 static bool varies_device(const struct plim_tune_view *v)

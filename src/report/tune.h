@@ -3,7 +3,7 @@
 #define PLIM_REPORT_TUNE_H
 
 /*
- * A search over settings as text, Markdown and JSON ("plimsoll.tune/1", described by
+ * A search over settings as text, Markdown, HTML and JSON ("plimsoll.tune/1", described by
  * docs/schema/tune.json). Threads: pure but for the buffer.
  */
 
@@ -22,5 +22,11 @@ void plim_text_tune(struct plim_buf *out, const struct plim_tune_view *view,
                     const struct plim_text_style *style);
 void plim_markdown_tune(struct plim_buf *out, const struct plim_tune_view *view);
 void plim_json_tune(struct plim_jsonw *w, const struct plim_tune_view *view);
+
+/** plim_tune_conf() - the settings of a run for people; borrowed. */
+const char *plim_tune_conf(const struct plim_tune_run *run);
+
+/** plim_html_tune() - the settings as a part of a page (report/html.h); @view: a struct plim_tune_view. */
+void plim_html_tune(struct plim_buf *out, const void *view);
 
 #endif

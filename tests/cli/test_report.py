@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""diagnose --html as a file: where it goes, how large it is, what it holds without a browser."""
+"""--html of diagnose, tune and diff as a file: where it goes, how large it is, what it holds without a browser."""
 
 import base64
+import json
 import pathlib
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -58,7 +60,6 @@ class ReportTest(unittest.TestCase):
 
     def test_the_documented_layout_is_enough_to_read_the_data(self):
         """the columns are read by their documented layout, and add up to the ledger of the JSON answer"""
-        import json
         page = plimtest.run("diagnose", OOM, "--html", "-").stdout.decode()
         answer = json.loads(plimtest.run("diagnose", OOM, "--format", "json").stdout)
         found = columns(page)
@@ -71,6 +72,54 @@ class ReportTest(unittest.TestCase):
             answer["ledger"]["owners"], list) else {k: v["bytes"] for k, v in answer["ledger"]["owners"].items()}
         self.assertEqual(live, owners["live"])
         self.assertEqual(len(found["ev.index"]), meta["events"])
+
+    def test_tune_and_diff_write_pages_beside_their_text(self):
+        """tune and diff print what they print without --html, and with - the page instead"""
+        early, late = DATA / "simulated" / "healthy.pickle.xz", DATA / "simulated" / "leak_list.pickle.xz"
+        for words in (["tune", "--vary", "max_split_size_mb", OOM], ["diff", early, late]):
+            with tempfile.TemporaryDirectory() as folder:
+                out = pathlib.Path(folder) / "page.html"
+                result = plimtest.run(*words, "--html", out)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stdout, plimtest.run(*words).stdout)
+                self.assertEqual(out.read_bytes(), plimtest.run(*words, "--html", "-").stdout)
+
+    def test_the_table_of_tune_has_the_numbers_of_its_json(self):
+        """each run of the page is the run of the JSON answer: peaks, counters, and the first failing request"""
+        words = ["tune", OOM, "--vary", "max_split_size_mb", "--device-memory", "22GiB"]
+        runs = json.loads(plimtest.run(*words, "--format", "json").stdout)["runs"]
+        page = plimtest.run(*words, "--html", "-").stdout.decode()
+        table = re.search(r'aria-label="Settings, table">(.*?)</table>', page, re.S).group(1)
+        raw = [re.findall(r'data-v="([^"]*)"', row) for row in re.findall(r"<tr[^>]*>(<td.*?)</tr>", table, re.S)]
+        self.assertEqual(len(raw), len(runs))
+        for cells, run in zip(raw, runs):
+            oom, peak, counters = run["first_oom"], run["peak"], run["counters"]
+            self.assertEqual(cells[1:3], [str(oom["alloc_index"]), str(oom["request_bytes"])] if oom else ["", ""])
+            self.assertEqual(cells[5:9], [str(peak[k + "_bytes"]) for k in ("reserved", "allocated", "active", "requested")])
+            self.assertEqual(cells[12:16], [str(counters[k]) for k in (
+                "num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")])
+
+    def test_the_earlier_snapshot_of_a_difference_is_read_by_the_documented_layout(self):
+        """bf.* of a page of diff add up to the live bytes of the earlier snapshot"""
+        early, late = DATA / "simulated" / "healthy.pickle.xz", DATA / "simulated" / "leak_list.pickle.xz"
+        found = columns(plimtest.run("diff", early, late, "--html", "-").stdout.decode())
+        ledger = json.loads(plimtest.run("diagnose", early, "--format", "json").stdout)["ledger"]
+        self.assertEqual(sum(found["bf.bytes"]), ledger["allocated"]["bytes"])
+        self.assertTrue(set(found["bf.stack"]) <= set(found["bst.id"]) | {0xffffffff})
+        self.assertEqual(json.loads(bytes(found["page.meta"]))["before"], early.name)
+
+    def test_all_devices_are_in_the_file_unless_one_is_named(self):
+        """a snapshot of two devices makes a page of both, with the columns of each; --device leaves one"""
+        with tempfile.TemporaryDirectory() as folder:
+            two = pathlib.Path(folder) / "two.pickle"
+            subprocess.run([sys.executable, plimtest.ROOT / "tests" / "bench" / "gen_snapshot.py", "--devices", "2", "--events",
+                            "2000", two], check=True, stderr=subprocess.DEVNULL)
+            page = plimtest.run("diagnose", two, "--html", "-").stdout.decode()
+            self.assertEqual(page.count('id="plimsoll-data"'), 2)
+            self.assertEqual(page.count("<template "), 1)
+            one = plimtest.run("diagnose", two, "--device", "1", "--html", "-").stdout.decode()
+            self.assertEqual(one.count('id="plimsoll-data"'), 1)
+            self.assertEqual(json.loads(bytes(columns(one)["page.meta"]))["device"], 1)
 
     def test_equal_input_gives_equal_pages(self):
         """the same snapshot gives the same bytes: nothing of the time or the machine is in the page"""

@@ -11,7 +11,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import os from 'node:os';
 import path from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const ENV = process.env.PLIMSOLL_WEB_ENV || 'build/web-env';
 export const CHROMIUM = process.env.CHROMIUM || '/usr/bin/chromium';
@@ -25,14 +25,39 @@ if (!fs.existsSync(CHROMIUM) || !fs.existsSync(path.join(ENV, 'node_modules', 'p
   process.exit(77);
 }
 const { chromium } = require('playwright-core');
-export const axeSource = () => fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+const axeSource = () => fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+/** The page that a verb writes with --html; the path. */
+export function pageOf(...words) {
+  const out = path.join(folder, words.map((w) => path.basename(w).replace(/\W/g, '-')).join('-') + '.html');
+  execFileSync(PROGRAM, [...words, '--html', out], { stdio: ['ignore', 'ignore', 'inherit'], env: { ...process.env, PLIMSOLL_CONFIG: '' } });
+  return out;
+}
 
 /** The report of a snapshot as a file; the path. Options are those of diagnose. */
-export function report(snapshot, ...options) {
-  const out = path.join(folder, path.basename(snapshot).replace(/\W/g, '-') + '-' + options.length + '.html');
-  execFileSync(PROGRAM, ['diagnose', snapshot, '--html', out, ...options], { stdio: ['ignore', 'ignore', 'inherit'],
-    env: { ...process.env, PLIMSOLL_CONFIG: '' } });
-  return out;
+export const report = (snapshot, ...options) => pageOf('diagnose', snapshot, ...options);
+
+const HOSTILE = path.join(path.dirname(fileURLToPath(import.meta.url)), 'make_hostile.py');
+/** A snapshot of a kind that make_hostile.py knows; the path. */
+export function hostile(kind) {
+  const file = path.join(folder, kind + '.pickle');
+  execFileSync('python3', [HOSTILE, kind, file]);
+  return file;
+}
+
+const GENERATOR = path.join(path.dirname(fileURLToPath(import.meta.url)), '../bench/gen_snapshot.py');
+/** A snapshot of random work; the path. */
+export function generated(name, ...options) {
+  const file = path.join(folder, name + '.pickle');
+  execFileSync('python3', [GENERATOR, ...options, file], { stdio: ['ignore', 'ignore', 'inherit'] });
+  return file;
+}
+
+/** What axe-core objects to: its rules' ids with the first element of each. */
+export async function violations(page) {
+  if (!await page.evaluate(() => typeof axe !== 'undefined')) { await page.evaluate(axeSource()); }
+  const found = await page.evaluate(() => axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
+  return found.violations.map((v) => v.id + ': ' + v.nodes[0].html.slice(0, 160) + ' ' + (v.nodes[0].any[0] ? v.nodes[0].any[0].message : ''));
 }
 
 let browser = null;

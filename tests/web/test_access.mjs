@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Accessibility: axe-core finds nothing in any view, light or dark; what can be clicked can be reached by keys; print. */
 import path from 'node:path';
-import { axeSource, check, DATA, equal, open, report, run, settle, test } from './harness.mjs';
+import { check, DATA, equal, open, report, run, settle, test, violations } from './harness.mjs';
 
 const file = report(path.join(DATA, 'simulated/leak_list.pickle.xz'));
-
-/** What axe-core objects to: its rules' ids with the first element of each. */
-async function violations(page) {
-  if (!await page.evaluate(() => typeof axe !== 'undefined')) { await page.evaluate(axeSource()); }
-  const found = await page.evaluate(() => axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] }));
-  return found.violations.map((v) => v.id + ': ' + v.nodes[0].html.slice(0, 160) + ' ' + (v.nodes[0].any[0] ? v.nodes[0].any[0].message : ''));
-}
 
 for (const dark of [false, true]) {
   for (const tab of ['map', 'flame', 'life', 'blocks', 'events']) {

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Snapshots that want to be more than data, have nothing in them, or too much: the page stays a page. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { check, DATA, equal, folder, open, PROGRAM, report, run, settle, state, test } from './harness.mjs';
+import { check, DATA, equal, folder, hostile, open, PROGRAM, report, run, settle, state, test } from './harness.mjs';
 
-const MAKER = path.join(path.dirname(fileURLToPath(import.meta.url)), 'make_hostile.py');
 const LIMIT = 5000000;
-
-function hostile(kind) {
-  const file = path.join(folder, kind + '.pickle');
-  execFileSync('python3', [MAKER, kind, file]);
-  return file;
-}
 
 /** Visit every view once. */
 async function tour(page) {

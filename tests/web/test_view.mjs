@@ -2,14 +2,10 @@
 /* plimsoll view: who may ask, what it answers, and that the page gets exact detail from it. */
 import { spawn } from 'node:child_process';
 import http from 'node:http';
-import { execFileSync } from 'node:child_process';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { check, DATA, equal, folder, open, PROGRAM, run, settle, test, until } from './harness.mjs';
+import { check, DATA, equal, generated, open, PROGRAM, run, settle, test, until } from './harness.mjs';
 
-const GENERATOR = path.join(path.dirname(fileURLToPath(import.meta.url)), '../bench/gen_snapshot.py');
-const big = path.join(folder, 'big.pickle');
-execFileSync('python3', [GENERATOR, '--events', '200000', big], { stdio: ['ignore', 'ignore', 'inherit'] });
+const big = generated('big', '--events', '200000');
 
 /** Start the server; its address and process. */
 function serve(snapshot, ...options) {
