@@ -65,7 +65,7 @@ extern "C" {
  *   sample         bytes used on the device by everybody, total bytes, bytes used by this process
  *                  (UINT64_MAX: not known)
  *   note           text offset, bytes of text, 0
- *   fork           pid of the child, 0, 0
+ *   fork           pid of the parent, 0, 0. The first event of a forked child
  *   exec           0, 0, 0. The first event of a new program in the same process
  *   exit           0, 0, 0. The program ended in an orderly way
  *   lost           0, number of events lost since the last such event, 0. Made by readers

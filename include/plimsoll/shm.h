@@ -8,15 +8,15 @@
  * A session is a folder, PLIMSOLL_RECORD_DIR, best on a memory file system, mode 0700, made by whoever
  * starts the recording. Each process puts its own files there, named by PROCESS = <pid>-<start>.<n>:
  * start is field 22 of /proc/<pid>/stat (clock ticks since boot), n counts programs that the process
- * became by exec, from 0.
+ * became by exec, from 0: the first name that is free, each writer counting its own files.
  *
  *   PROCESS.plimshm     written by the recorder: head, ring of events, tables, totals
  *   PROCESS.plimattach  written by the Python side: allocator statistics, notes, snapshot requests
  *
  * The recorder makes its file at the first call that it sees; a process that never touches a device
  * makes none. A forked child makes its own. When a file with a greater n exists, the lesser ones are
- * ended. Files are complete before they get their name (written under ".PROCESS", then renamed), and
- * all their bytes are allocated: a full file system shows when the file is made, never later.
+ * ended. A recorder's file is complete when it gets its name (it is written under another one that
+ * begins with a dot), and all its bytes are allocated: a full file system shows then, never later.
  *
  * Rules of sharing. Words marked (atomic) are read and written whole, by __atomic builtins. The writer
  * never waits: a full ring drops the event and counts it in `lost`. Totals are kept up to date even
@@ -46,7 +46,7 @@ extern "C" {
 enum plim_shm_state {
     PLIM_SHM_MAKING = 0,
     PLIM_SHM_LIVE = 1,
-    PLIM_SHM_ENDED = 2, /* orderly exit; a killed process leaves LIVE: ask plim_shm_alive */
+    PLIM_SHM_ENDED = 2, /* exit began; handlers may still call. A killed process leaves LIVE */
 };
 
 /* Live totals of one owner on one device, 64 bytes, all (atomic). */
@@ -110,7 +110,8 @@ struct plim_shm_head {
     uint64_t head; /* 512 events written so far; the next one gets seq head + 1 (atomic) */
     uint64_t pad2[7];
     uint64_t tail; /* 576 events that the consumer has taken; written by it (atomic) */
-    uint64_t pad3[7];
+    uint64_t told; /* 584 of `lost`, how many the consumer has told; written by it (atomic) */
+    uint64_t pad3[6];
     uint64_t lost;         /* 640 events dropped because the ring was full (atomic) */
     uint64_t heartbeat_ns; /* 648 time of the last event or drop (atomic) */
     uint64_t pad4[6];
@@ -229,7 +230,7 @@ struct plim_shm_reader {
     int fd;
     bool consumes;             /* this reader advances `tail` */
     struct plim_shm_head head; /* as last read: layout checked when opened, counters by each poll */
-    uint64_t lost_told;        /* of head.lost, how many have been told as a LOST event */
+    uint64_t skipped;          /* unfinished slots of a dead writer, not told yet */
 };
 
 /*
@@ -244,8 +245,8 @@ int plim_shm_open(struct plim_shm_reader *reader, const char *path, bool consume
 
 void plim_shm_close(struct plim_shm_reader *reader);
 
-/** plim_shm_alive() - true while the process that writes the file exists and has not ended in order.
- * Compares pid and start time in /proc. A caller in another pid namespace gets false. */
+/** plim_shm_alive() - true while the process that writes the file exists and is no zombie. Compares pid
+ * and start time in /proc. A caller in another pid namespace gets false. */
 bool plim_shm_alive(const struct plim_shm_reader *reader);
 
 /** plim_shm_poll() - read the next events, in order.
