@@ -4,6 +4,7 @@
 #include "diagnose/diagnose.h"
 
 #include "base/num.h"
+#include "diagnose/captured.h"
 
 #include <stdlib.h>
 
@@ -228,10 +229,12 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     d->peaks = plim_trace_peaks(device);
     d->complete = d->peaks.reserved_at_start == 0 && device->trace.events.n > 0;
     d->facts = options->facts;
+    PLIM_TRY(plim__captured_facts(snapshot, d, err));
     plim_recorded_conf(snapshot, PLIM_TORCH_LATEST, &d->conf);
     add_configured_cap(&d->conf, &d->facts);
     read_failure(&d->conf, &device->trace, &d->failure);
     choose_moment(options, &device->trace, d);
+    PLIM_TRY(plim__captured_work(snapshot, d, err));
     PLIM_TRY(plim_history_read(snapshot, &device->trace, d->position, &d->history, err));
     PLIM_TRY(plim_heap_at(device, d->position, &d->history.births, &d->heap, &d->gaps, err));
     PLIM_TRY(plim_sites_build(snapshot, &d->sites, err));
@@ -241,6 +244,7 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     PLIM_TRY(fill_blame(snapshot, rows, d, err));
     PLIM_TRY(fill_pins(snapshot, rows, d, err));
     PLIM_TRY(plim__judge(snapshot, d, err));
+    plim__name_work(d);
     PLIM_TRY(plim__gather_evidence(snapshot, d, err));
     PLIM_TRY(plim__advise(snapshot, options, d, err));
     return plim_arena_status(&d->arena, err);

@@ -20,6 +20,7 @@
 #include "diagnose/fragmentation.h"
 #include "diagnose/leak.h"
 #include "diagnose/verdict.h"
+#include "format/capture.h"
 #include "heap/moment.h"
 
 enum plim_moment_choice {
@@ -65,6 +66,7 @@ struct plim_failure {
     uint32_t count;        /* failures in the trace */
     uint64_t events_after; /* the program went on for so many events */
     uint64_t uptime_us;    /* from the first event of the trace to the failure; 0 when unknown */
+    struct plim_tags tags; /* what the program was at work on, as it said itself */
 };
 
 struct plim_blame_row {
@@ -98,11 +100,12 @@ struct plim_diagnosis {
     struct plim_arena arena; /* all texts below */
     struct plim_finding_set set;
     uint32_t device;
-    struct plim_conf conf;   /* the settings of the recording, as far as known */
-    struct plim_facts facts; /* given, and what the settings add */
-    size_t position;         /* the moment */
-    bool complete;           /* the trace starts with an empty heap */
-    struct plim_heap heap;   /* at the moment */
+    struct plim_conf conf;       /* the settings of the recording, as far as known */
+    struct plim_facts facts;     /* given, and what the capture and the settings add */
+    struct plim_capture capture; /* what the maker of the snapshot knew besides */
+    size_t position;             /* the moment */
+    bool complete;               /* the trace starts with an empty heap */
+    struct plim_heap heap;       /* at the moment */
     struct plim_moment_gaps gaps;
     struct plim_peaks peaks;
     struct plim_failure failure;

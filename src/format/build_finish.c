@@ -146,7 +146,7 @@ static enum plim_status note_top_keys(struct plim_build *b, struct plim_value ro
     const struct plim_box *box = plim__box_of(b, plim__cell_of(b, root));
     for (uint32_t i = 0; i + 1 < box->n; i += 2) {
         struct plim_value key = box->items[i];
-        if (key.kind != PLIM_V_STR || key.u < PLIM_K_SEGMENTS || key.u > PLIM_K_HOST_TRACES) {
+        if (key.kind != PLIM_V_STR || key.u < PLIM_K_SEGMENTS || key.u > PLIM_K_PLIMSOLL) {
             PLIM_TRY(plim__build_unknown(b, key, err));
         }
     }
@@ -164,6 +164,8 @@ static enum plim_status finish_dict(struct plim_build *b, struct plim_value root
     PLIM_TRY(plim__build_host(b, plim__build_get(b, root, PLIM_K_HOST_SEGMENTS), err));
     PLIM_TRY(take_annotations(b, plim__build_get(b, root, PLIM_K_EXTERNAL_ANNOTATIONS), err));
     PLIM_TRY(plim__build_traces(b, traces, err));
+    struct plim_value capture = plim__build_get(b, root, PLIM_K_PLIMSOLL);
+    b->snap.capture = capture.kind == PLIM_V_STR ? (uint32_t)capture.u : PLIM_NO_ID;
     snprintf(b->snap.layout, sizeof(b->snap.layout), "%s", dict_layout(b->seen));
     return PLIM_OK;
 }

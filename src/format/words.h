@@ -50,6 +50,7 @@
     X(EXTERNAL_ANNOTATIONS, "external_annotations")                                                \
     X(HOST_SEGMENTS, "host_segments")                                                              \
     X(HOST_TRACES, "host_traces")                                                                  \
+    X(PLIMSOLL, "plimsoll")   /* what attach adds: format/capture.h */                             \
     X(ALLOCATED, "allocated") /* host segment */                                                   \
     X(ACTIVE, "active")                                                                            \
     X(CONF, "PYTORCH_CUDA_ALLOC_CONF") /* allocator_settings */                                    \

@@ -21,6 +21,7 @@ enum plim_status plim_snapshot_init(struct plim_snapshot *snapshot, struct plim_
     uint16_t pool;
     *snapshot = (struct plim_snapshot){0};
     snapshot->settings.conf = PLIM_NO_ID;
+    snapshot->capture = PLIM_NO_ID;
     plim_intern_init(&snapshot->strings, 0);
     enum plim_status st = plim_stacks_init(&snapshot->stacks, err);
     if (st == PLIM_OK) {

@@ -120,6 +120,8 @@ struct plim_snapshot {
     uint64_t findings_dropped; /* more than the list may hold */
     struct plim_settings settings;
     struct plim_host host;
+    uint32_t
+        capture; /* interned: what the maker of the snapshot adds (format/capture.h), or PLIM_NO_ID */
     bool has_traces;                                /* device_traces was there */
     PLIM_VEC(struct plim_unknown_key) unknown_keys; /* keys that this reader has no meaning for */
     char layout[48];       /* for people: "torch 2.1-2.3 dict", "list of segments" */

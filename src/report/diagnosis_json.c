@@ -3,6 +3,8 @@
 
 #include "report/diagnosis.h"
 
+#include <stdlib.h>
+
 static void totals(struct plim_jsonw *w, const struct plim_heap_totals *t)
 {
     plim_jsonw_kv_u64(w, "reserved_bytes", t->reserved);
@@ -139,6 +141,21 @@ static void pinned(struct plim_jsonw *w, const struct plim_diagnosis *d)
     plim_jsonw_end(w);
 }
 
+static void work(struct plim_jsonw *w, const struct plim_tags *tags)
+{
+    plim_jsonw_key(w, "work");
+    plim_jsonw_object(w);
+    for (uint32_t i = 0; i < tags->n; i++) {
+        const struct plim_tag *tag = &tags->items[i];
+        if (tag->number) {
+            plim_jsonw_kv_i64(w, tag->name, strtoll(tag->text, NULL, 10));
+        } else {
+            plim_jsonw_kv_text(w, tag->name, tag->text);
+        }
+    }
+    plim_jsonw_end(w);
+}
+
 static void failure(struct plim_jsonw *w, const struct plim_snapshot *s,
                     const struct plim_diagnosis *d)
 {
@@ -158,6 +175,9 @@ static void failure(struct plim_jsonw *w, const struct plim_snapshot *s,
     plim_jsonw_kv_u64(w, "events_after", f->events_after);
     if (f->uptime_us > 0) {
         plim_jsonw_kv_u64(w, "uptime_us", f->uptime_us);
+    }
+    if (f->tags.n > 0) {
+        work(w, &f->tags);
     }
     frames(w, s, f->stack);
     plim_jsonw_end(w);

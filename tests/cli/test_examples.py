@@ -101,7 +101,7 @@ def all_examples():
 
 def run_step(command, folder):
     """One command in the example's folder; `build/plimsoll` means the program under test."""
-    env = plimtest.clean_environment(folder, DATA=str(DATA))
+    env = plimtest.clean_environment(folder, DATA=str(DATA), PYTHONPATH=str(plimtest.ROOT / "python"))
     command = command.replace("build/plimsoll", "plimsoll").replace("make demo", "true").replace("make check", "true")
     return subprocess.run(["bash", "-c", command], cwd=folder, env=env, stdin=subprocess.DEVNULL,
                           capture_output=True, timeout=300, check=False)

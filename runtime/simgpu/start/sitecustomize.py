@@ -17,69 +17,16 @@ Standard library only; works with Python 3.8 and later.
 """
 
 import atexit
-import importlib.abc
-import importlib.machinery
 import os
 import sys
 import threading
 import time
 
+import plimsoll_hooks
+
 FOLDER = os.environ.get("PLIMSOLL_DRYRUN_DIR")
 HISTORY = int(os.environ.get("PLIMSOLL_DRYRUN_HISTORY", "400000"))
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-def chain():
-    """Run the sitecustomize that this one hides."""
-    others = [p for p in sys.path if os.path.abspath(p or ".") != HERE]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)
-
-
-class AfterImport(importlib.abc.MetaPathFinder):
-    """Calls hooks[name](module) once the module of that name was executed. Being asked for a spec is not
-    being imported: programs look whether a package is there."""
-
-    def __init__(self, hooks):
-        self.hooks = hooks
-
-    def find_spec(self, name, path=None, target=None):
-        hook = self.hooks.get(name)
-        if hook is None:
-            return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = Loader(spec.loader, hook)
-                return spec
-        return None
-
-
-class Loader(importlib.abc.Loader):
-    """The real loader, and then the hook."""
-
-    def __init__(self, real, hook):
-        self.real = real
-        self.hook = hook
-
-    def __getattr__(self, name):
-        return getattr(self.real, name)
-
-    def create_module(self, spec):
-        return self.real.create_module(spec)
-
-    def exec_module(self, module):
-        module.__spec__.loader = module.__loader__ = self.real
-        self.real.exec_module(module)
-        try:
-            self.hook(module)
-        except Exception as error:  # the program must run even when the recording does not
-            note("hook_failed", repr(error))
-
 
 facts = {}
 
@@ -253,17 +200,15 @@ class Lengths:
 
 
 def main():
-    import importlib.util  # noqa: F401 - chain() needs it, and Python may not have loaded it yet
-
     if FOLDER and "PLIMSOLL_SIM_STATE" in os.environ:
         lengths = Lengths()
-        sys.meta_path.insert(0, AfterImport({
+        sys.meta_path.insert(0, plimsoll_hooks.AfterImport({
             "torch": after_torch,
             "transformers.generation.stopping_criteria": lengths.after_criteria,
             "transformers.generation.utils": lengths.after_utils,
-        }))
+        }, lambda error: note("hook_failed", repr(error))))
         remember_exception()
-    chain()
+    plimsoll_hooks.run_hidden_sitecustomize(HERE)
 
 
 main()
