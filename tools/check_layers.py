@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "replay": INPUT,
     "serving": INPUT,
     "diagnose": JUDGE,
-    "report": REPORT | {"dryrun"},
+    "report": REPORT | {"dryrun", "incident"},
     "dryrun": REPORT | {"simgpu"},  # and the table of cards that the simulated device has
     "device": NOUNS,
     "store": NOUNS,

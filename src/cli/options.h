@@ -37,6 +37,8 @@
     X(tune, "SNAPSHOT", 1, 1, 0, "find the settings under which a recorded trace runs best")       \
     X(dryrun, "-- CMD [ARG...]", 0, PLIM_VERB_ANY_ARGS, PLIM_VERB_COMMAND,                         \
       "run an unmodified PyTorch program on a simulated GPU: does it fit?")                        \
+    X(incident, "[INCIDENT|DIR]", 0, 1, 0,                                                         \
+      "show, list, finish or pack what a failure left behind")                                     \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -192,6 +194,18 @@
       "where to leave the memory snapshot")                                                        \
     X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 unless it fits")                        \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")
+
+#define PLIM_OPTIONS_incident(X, S)                                                                \
+    X(S, finish, FLAG, "finish", 0, NULL, NULL,                                                    \
+      "make incidents of what failed programs left in DIR")                                        \
+    X(S, pack, FLAG, "pack", 0, NULL, NULL, "write INCIDENT.tar.zst")                              \
+    X(S, keep_private, FLAG, "keep-private", 0, NULL, NULL,                                        \
+      "with --finish: leave paths, names, arguments and secrets as they are")                      \
+    X(S, max_incidents, COUNT, "max-incidents", 0, "N", "20",                                      \
+      "with --finish: most incidents to keep in DIR; the oldest are removed")                      \
+    X(S, max_bytes, SIZE, "max-bytes", 0, "SIZE", "8GiB",                                          \
+      "with --finish: most bytes of all incidents in DIR; the oldest are removed")                 \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

@@ -12,6 +12,9 @@ of its own, must exit with N. A block after a line that holds "plimsoll: no test
     test_examples.py --refresh   write the program's present answers into the README's blocks; read the diff!
 """
 
+import atexit
+import functools
+import json
 import os
 import pathlib
 import re
@@ -38,6 +41,13 @@ EXAMPLE_FILES = {
     "oom.txt": DATA / "oom" / "pytorch-fragmented.txt",
     "server.log": DATA / "oom" / "vllm-server.log",
 }
+
+# What a failed program left behind, in the folder "incidents"; "incident" is the same, finished.
+DROP = {"schema": "plimsoll.drop/1", "kind": "oom", "pid": 4711, "time_ns": 1795982712000000000,
+        "started_ns": 1795976112000000000, "device": 0, "device_total_bytes": 25769803776,
+        "device_free_bytes": 318767104, "tags": {"request_id": "r-17", "batch": 8, "prompt": 4096},
+        "versions": {"torch": "2.14.1+cu130"}, "environment": {"CUDA_VISIBLE_DEVICES": "0"},
+        "argv": ["/usr/bin/python3", "serve.py", "--batch", "8", "--model", "/srv/models/private"]}
 
 MARKDOWN = ["README.md"] + sorted(str(p.relative_to(plimtest.ROOT)) for p in
                                   (plimtest.ROOT / "docs" / "howto").glob("*.md"))
@@ -113,7 +123,24 @@ def make_folder():
         if source.exists():
             shutil.copy(source, pathlib.Path(folder.name) / name)
     os.symlink(plimtest.ROOT / "tests", pathlib.Path(folder.name) / "tests")
+    drop = pathlib.Path(folder.name) / "incidents" / "drop-4711-1"
+    drop.mkdir(parents=True)
+    shutil.copy(EXAMPLE_FILES["oom.pickle"], drop / "snapshot.pickle")
+    (drop / "facts.json").write_text(json.dumps(DROP), encoding="utf-8")
+    shutil.copytree(finished(), pathlib.Path(folder.name) / "incident")
     return folder
+
+
+@functools.lru_cache(maxsize=None)
+def finished():
+    """A finished incident, made once."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    drop = pathlib.Path(folder.name) / "drop-4711-1"
+    drop.mkdir()
+    shutil.copy(EXAMPLE_FILES["oom.pickle"], drop / "snapshot.pickle")
+    (drop / "facts.json").write_text(json.dumps(DROP), encoding="utf-8")
+    return plimtest.run("incident", "--finish", folder.name).stdout.decode().strip()
 
 
 class ExamplesTest(unittest.TestCase):

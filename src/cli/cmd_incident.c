@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* plimsoll incident [INCIDENT|FOLDER]: show, list, finish or pack what a failure left behind. */
+
+#include "cli/verbs.h"
+#include "incident/archive.h"
+#include "incident/folder.h"
+#include "report/incident.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define DIAGNOSIS_BYTES (UINT64_C(64) << 20)
+
+static const char *default_folder(void)
+{
+    const char *named = getenv(PLIM_INCIDENT_DIR_VARIABLE); // NOLINT(concurrency-mt-unsafe)
+    return named != NULL && named[0] != '\0' ? named : PLIM_INCIDENT_DIR_DEFAULT;
+}
+
+static enum plim_status show(struct plim_cli *cli, const struct plim_opts_incident *opts,
+                             const char *path, struct plim_err *err)
+{
+    struct plim_bundle bundle;
+    struct plim_str text;
+    PLIM_TRY(plim_bundle_open(path, &cli->arena, &bundle, err));
+    enum plim_status st = PLIM_OK;
+    if (plim_cli_is(opts->format, "json")) {
+        plim_buf_add(&cli->out, bundle.manifest);
+    } else if (plim_cli_is(opts->format, "markdown")) {
+        st = plim_bundle_text(path, "diagnosis.md", DIAGNOSIS_BYTES, &cli->arena, &text, err);
+        if (st == PLIM_OK) {
+            plim_buf_add(&cli->out, text);
+        }
+    } else {
+        struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
+        plim_text_incident(&cli->out, &bundle, &style);
+    }
+    plim_bundle_fini(&bundle);
+    return st;
+}
+
+/* ---- lists ---- */
+
+static enum plim_status add_incident(struct plim_cli *cli, const char *path,
+                                     struct plim_incident_list *list, struct plim_err *err)
+{
+    struct plim_bundle bundle;
+    enum plim_status st = plim_bundle_open(path, &cli->arena, &bundle, NULL);
+    if (st != PLIM_OK) {
+        list->unreadable++;
+        return PLIM_OK;
+    }
+    return plim_vec_push(&list->bundles, err, bundle);
+}
+
+static enum plim_status gather(struct plim_cli *cli, const char *dir,
+                               struct plim_incident_list *list, struct plim_err *err)
+{
+    struct plim_names names = {0}, drops = {0};
+    enum plim_status st = plim__folder_names(dir, PLIM_INCIDENT_PREFIX, &cli->arena, &names, err);
+    st = st == PLIM_OK ? plim__folder_names(dir, PLIM_DROP_PREFIX, &cli->arena, &drops, err) : st;
+    list->unfinished = drops.list.n;
+    for (size_t i = 0; st == PLIM_OK && i < names.list.n; i++) {
+        const char *path = plim_arena_sayf(&cli->arena, "%s/%s", dir, names.list.items[i]);
+        size_t n = strlen(path), k = strlen(PLIM_PART_SUFFIX);
+        if (n > k && strcmp(path + n - k, PLIM_PART_SUFFIX) == 0) {
+            list->unfinished++;
+        } else {
+            st = add_incident(cli, path, list, err);
+        }
+    }
+    plim_vec_fini(&names.list);
+    plim_vec_fini(&drops.list);
+    return st;
+}
+
+static enum plim_status list_folder(struct plim_cli *cli, const struct plim_opts_incident *opts,
+                                    const char *dir, struct plim_err *err)
+{
+    struct plim_incident_list list = {.dir = dir};
+    enum plim_status st = gather(cli, dir, &list, err);
+    if (st == PLIM_OK && plim_cli_is(opts->format, "json")) {
+        struct plim_jsonw w;
+        plim_jsonw_init(&w, &cli->out, false);
+        plim_json_incidents(&w, &list);
+    } else if (st == PLIM_OK) {
+        struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
+        plim_text_incidents(&cli->out, &list, &style);
+    }
+    plim_vec_foreach (bundle, &list.bundles) {
+        plim_bundle_fini(bundle);
+    }
+    plim_vec_fini(&list.bundles);
+    return st;
+}
+
+/* ---- making ---- */
+
+static enum plim_status finish(struct plim_cli *cli, const struct plim_opts_incident *opts,
+                               const char *dir, struct plim_err *err)
+{
+    struct plim_incident_options options = {
+        .dir = dir,
+        .keep_private = opts->keep_private,
+        .pack = opts->pack,
+        .max_count = opts->max_incidents.value,
+        .max_bytes = opts->max_bytes.value,
+    };
+    struct plim_incident_paths paths = {0};
+    enum plim_status st = plim_incident_finish(&options, &cli->arena, &paths, err);
+    plim_vec_foreach (path, &paths.list) {
+        plim_buf_printf(&cli->out, "%s\n", *path);
+    }
+    plim_vec_fini(&paths.list);
+    return st;
+}
+
+static enum plim_status pack(struct plim_cli *cli, const char *path, struct plim_err *err)
+{
+    struct plim_bundle bundle;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') {
+        n--;
+    }
+    const char *folder = plim_arena_sayf(&cli->arena, "%.*s", (int)n, path);
+    const char *slash = strrchr(folder, '/');
+    const char *file = plim_arena_sayf(&cli->arena, "%s" PLIM_PACK_SUFFIX, folder);
+    PLIM_TRY(plim_bundle_open(folder, &cli->arena, &bundle, err));
+    bool packed = bundle.packed;
+    plim_bundle_fini(&bundle);
+    if (packed) {
+        return plim__fail(err, PLIM_E_USAGE, "'%.150s' is packed already", path);
+    }
+    PLIM_TRY(plim_archive_write(folder, slash != NULL ? slash + 1 : folder, file, err));
+    plim_buf_printf(&cli->out, "%s\n", file);
+    return PLIM_OK;
+}
+
+enum plim_status plim_cmd_incident(struct plim_cli *cli, const struct plim_opts_incident *opts,
+                                   struct plim_err *err)
+{
+    const char *path = cli->n_args > 0 ? cli->args[0] : default_folder();
+    struct stat info;
+    if (opts->finish) {
+        return finish(cli, opts, path, err);
+    }
+    if (opts->pack) {
+        return pack(cli, path, err);
+    }
+    if (plim_bundle_is(path) || (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))) {
+        return show(cli, opts, path, err);
+    }
+    if (cli->n_args > 0 && stat(path, &info) != 0) {
+        return plim__fail(err, PLIM_E_NOINPUT, "there is no '%.150s'", path);
+    }
+    return list_folder(cli, opts, path, err);
+}
