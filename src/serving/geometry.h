@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "format/dtype.h"
 
-#define PLIM_DIM_MAX   (1U << 21) /* of hidden sizes, vocabularies, heads, experts */
+#define PLIM_DIM_MAX   (1U << 21) /* of hidden sizes, vocabularies, heads, experts; not of tokens */
 #define PLIM_LAYER_MAX 4096U
 
 /* X(name, JSON text, meaning) */
@@ -56,6 +56,9 @@ enum plim_ffn {
 
 struct plim_layer {
     enum plim_mixer mixer;
+    enum plim_mixer
+        recurrent; /* the recurrent mixer: `mixer` itself, or one beside attention (Falcon-H1);
+                                * NONE: no state */
     enum plim_ffn ffn;
 
     /* Attention (FULL, SLIDING, CHUNKED, MLA) */
@@ -125,7 +128,8 @@ struct plim_rope {
     X(NVFP4, "nvfp4")                                                                              \
     X(NF4, "bitsandbytes-4bit")                                                                    \
     X(LLM_INT8, "bitsandbytes-8bit")                                                               \
-    X(GGUF, "gguf")
+    X(GGUF, "gguf")                                                                                \
+    X(OTHER, "other") /* named in the file, unknown to this library */
 
 enum plim_quant_kind {
 #define PLIM__X(name, text) PLIM_QUANT_##name,
@@ -161,7 +165,8 @@ struct plim_quant {
 
 /* A vision (or audio) encoder in front of the language model; depth 0: none. */
 struct plim_vision {
-    const char *model_type;
+    const char *model_type; /* of its configuration */
+    const char *kind;       /* the rule that counts its weights, NULL: none, they are not counted */
     uint32_t depth;
     uint32_t hidden;
     uint32_t intermediate;
@@ -175,6 +180,11 @@ struct plim_vision {
     uint32_t tokens_per_image; /* when fixed, else 0 */
     uint32_t positions;        /* learned positions, 0: none */
     uint32_t deepstack;        /* levels whose features are also given to the language model */
+    uint32_t adapter_in;       /* Llama 4: sizes of its adapter */
+    uint32_t adapter_out;
+    uint32_t output_dim; /* Llama 4: of the features given to the projector */
+    bool pooling_head;   /* SigLIP: the attention pooling head is stored */
+    bool projector_bias;
 };
 
 enum plim_origin_kind {
@@ -206,6 +216,14 @@ struct plim_geometry {
     bool gated;                  /* feed-forward has a gate matrix beside up and down */
     bool qkv_bias, o_bias, mlp_bias, head_bias;
     bool qk_norm;
+    uint32_t norms;      /* of a decoder layer */
+    bool recurrent_bias; /* projections of recurrent mixers have one */
+    bool conv_bias;
+    uint32_t layer_inputs; /* elements of an embedding for each layer (Gemma 3n, 4), 0: none */
+    uint32_t layer_inputs_vocab;
+    uint32_t streams;           /* Gemma 3n: alternating residual streams, 0 or 1: one */
+    uint32_t laurel_rank;       /* Gemma 3n: of the low-rank residual */
+    uint32_t mel_bins;          /* Whisper: input channels of the audio encoder */
     uint32_t embedding_dim;     /* of the token embedding when it is not `hidden`, else 0 */
     uint32_t learned_positions; /* rows of a learned position table, 0: none */
 
@@ -231,6 +249,8 @@ struct plim_geometry {
 
 struct plim_geometry_options {
     const char *assume; /* count the weights by this architecture's or model_type's rule, or NULL */
+    struct plim_str
+        quant; /* text of a separate quantization file (hf_quant_config.json), or empty */
 };
 
 /**

@@ -58,7 +58,9 @@ struct plim_weight {
     uint32_t kv_heads; /* PLIM_SPLIT_KV: heads in `rows` */
     enum plim_split split;
     enum plim_dtype dtype; /* when not quantized */
-    bool linear;           /* a linear layer's matrix: may be quantized */
+    bool piece;  /* goes on in the tensor of the weight before it: "qkv_proj", "in_proj" in files
+                            * that store them as one */
+    bool linear; /* a linear layer's matrix: may be quantized */
 };
 
 struct plim_weight_list {
