@@ -2,19 +2,13 @@
 /*
  * NVML, answering from the same books. Struct layouts and return codes as in nvidia-ml-py 13; the
  * total differs from CUDA's, as on real cards. A handle is an address that stands for its device.
+ * What breaks in the field can be scripted: nvml_fault.c.
  */
 
+#include "nvml.h"
 #include "sim.h"
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    NVML_OK = 0,
-    NVML_UNINITIALIZED = 1,
-    NVML_ARGUMENT = 2,
-    NVML_UNSUPPORTED = 3,
-    NVML_SMALL = 7
-};
 
 static char handles[SIM_MAX_DEVICES];
 
@@ -24,14 +18,23 @@ static int device_of(const void *handle)
     return d >= 0 && d < sim_device_count() ? (int)d : -1;
 }
 
+/* What every call does first: fail as the script says. */
+#define FAULT(device)                                                                              \
+    int fault = sim_nvml_fault(__func__, device);                                                  \
+    if (fault != NVML_OK) {                                                                        \
+        return fault;                                                                              \
+    }
+
 #define DEVICE(handle)                                                                             \
     int device = device_of(handle);                                                                \
     if (device < 0) {                                                                              \
         return NVML_ARGUMENT;                                                                      \
-    }
+    }                                                                                              \
+    FAULT(device)
 
 SIM_API int nvmlInit_v2(void)
 {
+    FAULT(-1)
     return sim_start() == SIM_OK ? NVML_OK : NVML_UNINITIALIZED;
 }
 
@@ -53,10 +56,26 @@ SIM_API int nvmlShutdown(void)
 
 SIM_API const char *nvmlErrorString(int code)
 {
-    static const char *const texts[] = {"Success",       "Uninitialized",    "Invalid Argument",
-                                        "Not Supported", "No Permission",    "Already Initialized",
-                                        "Not Found",     "Insufficient Size"};
-    return code >= 0 && code < 8 ? texts[code] : "Unknown Error";
+    static const char *const texts[] = {"Success",
+                                        "Uninitialized",
+                                        "Invalid Argument",
+                                        "Not Supported",
+                                        "No Permission",
+                                        "Already Initialized",
+                                        "Not Found",
+                                        "Insufficient Size",
+                                        "Unknown Error",
+                                        "Driver Not Loaded",
+                                        "Timeout",
+                                        "Unknown Error",
+                                        "Unknown Error",
+                                        "Function Not Found",
+                                        "Unknown Error",
+                                        "GPU is lost",
+                                        "Unknown Error",
+                                        "Unknown Error",
+                                        "Driver/library version mismatch"};
+    return code >= 0 && code < 19 ? texts[code] : "Unknown Error";
 }
 
 SIM_API int nvmlSystemGetDriverVersion(char *out, unsigned n)
@@ -84,6 +103,7 @@ SIM_API int nvmlSystemGetCudaDriverVersion(int *version)
 
 SIM_API int nvmlDeviceGetCount_v2(unsigned *n)
 {
+    FAULT(-1)
     int rc = nvmlInit_v2();
     *n = rc == NVML_OK ? (unsigned)sim_device_count() : 0;
     return rc;
@@ -94,8 +114,14 @@ SIM_API int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **out)
     if (nvmlInit_v2() != NVML_OK || i >= (unsigned)sim_device_count()) {
         return NVML_ARGUMENT;
     }
+    FAULT((int)i)
     *out = &handles[i];
     return NVML_OK;
+}
+
+void *sim_nvml_handle(int device)
+{
+    return &handles[device];
 }
 
 static void uuid_text(int device, char *out, size_t n)
@@ -119,7 +145,7 @@ SIM_API int nvmlDeviceGetHandleByUUID(const char *uuid, void **out)
             return NVML_OK;
         }
     }
-    return 6;
+    return NVML_NOT_FOUND;
 }
 
 SIM_API int nvmlDeviceGetHandleByPciBusId_v2(const char *text, void **out)
@@ -197,7 +223,7 @@ SIM_API int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_v2 *out)
 {
     DEVICE(handle)
     if (out->version != 0x02000028u) {
-        return 25;
+        return NVML_VERSION;
     }
     uint64_t used = used_of(device, &out->total);
     out->reserved = out->total - sim_card(device)->total;
@@ -261,12 +287,48 @@ SIM_API int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *n,
     return nvmlDeviceGetComputeRunningProcesses_v3(handle, n, out);
 }
 
-SIM_API int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *n, void *out)
+/* Nobody draws, and there is no MPS server. */
+#define NOBODY(name)                                                                               \
+    SIM_API int name(void *handle, unsigned *n, void *out)                                         \
+    {                                                                                              \
+        DEVICE(handle)                                                                             \
+        (void)device, (void)out;                                                                   \
+        *n = 0;                                                                                    \
+        return NVML_OK;                                                                            \
+    }
+NOBODY(nvmlDeviceGetGraphicsRunningProcesses)
+NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NOBODY(nvmlDeviceGetMPSComputeRunningProcesses)
+NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+struct process_detail { /* nvmlProcessDetail_v1_t */
+    unsigned pid;
+    uint64_t bytes;
+    unsigned gpu_instance, compute_instance;
+    uint64_t protected_bytes;
+};
+
+struct detail_list { /* nvmlProcessDetailList_v1_t; version 0x01000018 */
+    unsigned version, mode, n;
+    struct process_detail *list;
+};
+
+SIM_API int nvmlDeviceGetRunningProcessDetailList(void *handle, struct detail_list *out)
 {
+    struct sim_process all[PROCESSES_MAX];
     DEVICE(handle)
-    (void)device, (void)out;
-    *n = 0;
-    return NVML_OK;
+    if (out->version != 0x01000018u) {
+        return NVML_VERSION;
+    }
+    bool computing = out->mode == 0 || out->mode == 3; /* 3: all kinds */
+    unsigned room = out->n, count = computing ? sim_processes(device, all, PROCESSES_MAX) : 0;
+    out->n = count;
+    for (unsigned i = 0; i < count && i < room; i++) {
+        out->list[i] = (struct process_detail){(unsigned)all[i].pid, all[i].bytes, ~0u, ~0u, 0};
+    }
+    return count > room ? NVML_SMALL : NVML_OK;
 }
 
 /* ---- the rest that monitors ask for */
