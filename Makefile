@@ -4,7 +4,7 @@
 PYTHON ?= python3
 FUZZ_SECONDS ?= 600
 
-.PHONY: all build demo check test asan tsan fuzz cov lint fmt oracle bench install clean help
+.PHONY: all build demo check test asan tsan fuzz cov lint fmt oracle bench wheel install clean help
 
 all: build
 
@@ -57,11 +57,15 @@ oracle: ## compare with the real PyTorch allocator (installs PyTorch, several GB
 bench: build ## the benchmarks; figures are ratios
 	@meson test -C build --benchmark --verbose
 
+wheel: ## the Python wheel with the program in it, into dist/
+	@tools/setup.sh check
+	@$(PYTHON) tools/wheel.py
+
 install: build ## into /usr/local, or where `meson setup build --prefix` said
 	@meson install -C build
 
 clean: ## remove all build folders
-	rm -rf build build-asan build-tsan build-fuzz build-cov
+	rm -rf build build-asan build-tsan build-fuzz build-cov build-wheel dist
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12

@@ -359,9 +359,9 @@ def attach(settings: Optional[_settings.Settings] = None, *, children: bool = Tr
 
 def detach() -> None:
     found = the()
+    os.environ.pop(_settings.SWITCH, None)
     if found is not None:
         found.end()
-        os.environ.pop(_settings.SWITCH, None)
 
 
 def snapshot(path: Union[str, "os.PathLike[str]"]) -> str:
@@ -379,7 +379,7 @@ def snapshot(path: Union[str, "os.PathLike[str]"]) -> str:
 
 
 def start() -> None:
-    """From the start hook of the interpreter: never raises."""
+    """From the start hook, when torch was imported: never raises."""
     try:
         if _settings.is_on(os.environ.get(_settings.SWITCH)):
             attach()

@@ -12,7 +12,6 @@ The text of a note is one JSON object: {"request_id": "r1", "shape": {"batch": 8
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
 import contextvars
@@ -59,11 +58,9 @@ def tell_torch(text: str) -> None:
     supported = getattr(core, "_cuda_memoryMetadataSupported", None)
     if supported is None or core is None:
         return
-    try:
-        asyncio.get_running_loop()
+    events = sys.modules.get("asyncio.events")
+    if events is not None and events._get_running_loop() is not None:
         return
-    except RuntimeError:
-        pass
     try:
         cuda = getattr(torch, "cuda", None)
         if cuda is None or not cuda.is_initialized() or not supported():

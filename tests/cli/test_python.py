@@ -119,7 +119,7 @@ class QuietTest(Case):
             print(torch.memory.calls, len(torch._C.observers))
         """, PLIMSOLL_ATTACH="1", PLIMSOLL_ATTACH_EVENTS="777")
         self.assertEqual(out.splitlines(), [
-            "True False", "[] 0", "[('all', {'max_entries': 777, 'stacks': 'python'})] 1"])
+            "False False", "[] 0", "[('all', {'max_entries': 777, 'stacks': 'python'})] 1"])
         self.assertEqual(self.err, "")
 
     def test_switched_off_it_is_not_there(self):
