@@ -54,7 +54,7 @@ struct plim_shm_total {
     uint64_t live;     /* bytes asked for and not given back */
     uint64_t charged;  /* device bytes that costs: whole pages, pools by their reservation */
     uint64_t peak;     /* highest `charged` */
-    uint64_t count;    /* live allocations */
+    uint64_t count;    /* live allocations; filled in by the reader */
     uint64_t allocs;   /* successful so far */
     uint64_t frees;    /* successful so far */
     uint64_t failures; /* calls whose result was not 0 */
@@ -63,7 +63,7 @@ struct plim_shm_total {
 
 /* Counters of the recorder itself, 128 bytes, all (atomic). */
 struct plim_shm_counters {
-    uint64_t calls;         /* hooked calls that were looked at */
+    uint64_t events;        /* so far, lost ones included; filled in by the reader */
     uint64_t unknown_frees; /* releases of addresses whose allocation was not seen */
     uint64_t double_frees;  /* of those: released before, not allocated since */
     uint64_t wrong_device;  /* released while another device was current */

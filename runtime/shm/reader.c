@@ -243,10 +243,15 @@ int plim_shm_totals(const struct plim_shm_reader *reader, unsigned device,
     }
     int rc =
         read_words(reader->fd, reader->head.totals_at + device * row, words, PLIM_SHM_OWNERS * 8);
-    if (rc == 0) {
-        memcpy(out, words, sizeof words);
+    if (rc != 0) {
+        return rc;
     }
-    return rc;
+    memcpy(out, words, sizeof words);
+    for (unsigned i = 0; i < PLIM_SHM_OWNERS; i++) {
+        /* Two words of two moments: the earlier one may already be behind. */
+        out[i].count = out[i].allocs > out[i].frees ? out[i].allocs - out[i].frees : 0;
+    }
+    return 0;
 }
 
 int plim_shm_counters(const struct plim_shm_reader *reader, struct plim_shm_counters *out,
@@ -254,9 +259,12 @@ int plim_shm_counters(const struct plim_shm_reader *reader, struct plim_shm_coun
 {
     uint64_t words[sizeof *out / sizeof(uint64_t)];
     int rc = read_words(reader->fd, FIELD(counters), words, sizeof words / sizeof *words);
+    uint64_t head = 0;
     rc = rc == 0 ? read_words(reader->fd, FIELD(lost), lost, 1) : rc;
+    rc = rc == 0 ? read_words(reader->fd, FIELD(head), &head, 1) : rc;
     if (rc == 0) {
         memcpy(out, words, sizeof *out);
+        out->events = head + *lost;
     }
     return rc;
 }

@@ -103,7 +103,8 @@ static int fill(struct plim_shm_writer *w, int fd, const struct plim_shm_head *h
     if (rc != 0) {
         return -rc;
     }
-    void *base = mmap(NULL, head->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *base =
+        mmap(NULL, head->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (base == MAP_FAILED) {
         return -errno;
     }
