@@ -89,7 +89,11 @@ Plim.colours = {};
 const COLOUR_NAMES = ['live', 'rounding', 'stranded', 'releasable', 'private', 'external', 'capacity', 'pending',
   'text', 'faint', 'line', 'paper', 'panel', 'select', 'grow', 'shrink', 'other'];
 
+/** Counts how often the colours changed: part of the key of every kept picture. */
+Plim.theme = 0;
+
 Plim.readColours = function () {
+  Plim.theme++;
   const style = getComputedStyle(document.documentElement);
   for (const name of COLOUR_NAMES) { Plim.colours[name] = style.getPropertyValue('--' + name).trim(); }
 };
@@ -120,7 +124,8 @@ Plim.ramp = function (share) {
 Plim.surface = function (o) {
   const canvas = Plim.el('canvas', { role: 'img', 'aria-label': o.label, tabindex: '0' });
   const s = { canvas, width: 0, height: o.height, pending: false, redraw: () => {}, resize: (_h) => {} };
-  const paint = function () {
+  const paint = function (now) {
+    if (!mayPaint(now)) { requestAnimationFrame(paint); return; }
     s.pending = false;
     const ratio = Math.min(2, window.devicePixelRatio || 1);
     const width = Math.max(100, canvas.clientWidth);
@@ -136,7 +141,7 @@ Plim.surface = function (o) {
     g.font = '12px system-ui, sans-serif';
     const before = performance.now();
     o.draw(g, width, s.height);
-    Plim.slowest = Math.max(Plim.slowest, performance.now() - before);
+    frame.spent += performance.now() - before;
     Plim.drawings++;
   };
   s.redraw = function () {
@@ -149,9 +154,16 @@ Plim.surface = function (o) {
   new ResizeObserver(() => s.redraw()).observe(canvas);
   return s;
 };
-/** Figures that the tests read: longest single drawing in ms, drawings so far. */
-Plim.slowest = 0;
+/** Drawings so far, for the tests. */
 Plim.drawings = 0;
+
+/* Drawings of one frame run in one task: what does not fit into it waits for the next. */
+const FRAME_MS = 10;
+const frame = { at: 0, spent: 0 };
+function mayPaint(now) {
+  if (frame.at !== now) { frame.at = now; frame.spent = 0; }
+  return frame.spent < FRAME_MS;
+}
 
 /** A label with a background, kept inside the canvas; with `edge` in the colour of the line that it names. */
 Plim.tag = function (g, text, x, y, width, edge) {
@@ -215,6 +227,67 @@ Plim.raster = function (width, height) {
     for (let row = top; row < bottom; row++) { pixels.fill(value, row * canvas.width + left, row * canvas.width + right); }
   };
   return { canvas, ink, rect, done: () => g.putImageData(image, 0, 0) };
+};
+
+const SLICE_MS = 6; /* of a frame for work that can wait */
+
+/**
+ * Work in slices, so that the page answers in between. `step` is called once a frame with a function that says whether the
+ * slice is over, and returns true when all is done. Begins at once or with the next frame. Returns a function that gives
+ * the work up.
+ * @param {(over: () => boolean) => boolean} step
+ */
+Plim.job = function (step, atOnce = true) {
+  let waiting = 0;
+  const run = function () {
+    const end = performance.now() + SLICE_MS;
+    waiting = step(() => performance.now() >= end) ? 0 : requestAnimationFrame(run);
+  };
+  if (atOnce) { run(); } else { waiting = requestAnimationFrame(run); }
+  return () => cancelAnimationFrame(waiting);
+};
+
+/**
+ * A picture of many rows that is kept until its key changes, and made again in slices. While a new one is in work the
+ * last whole one stays.
+ * @param {() => void} ready called when a picture is whole
+ */
+Plim.picture = function (ready) {
+  let work = { key: '', cancel: () => {} };
+  const p = {
+    /** @type {any} what `begin` gave for the picture that is shown */
+    shown: null,
+    key: '',
+    /**
+     * Want the picture of a key. `begin` makes {raster, n, row(i)}, called only when it is a new one.
+     * @param {string} key @param {() => any} begin
+     */
+    want(key, begin) {
+      if (key === p.key || key === work.key) { return; }
+      work.cancel();
+      const mine = { key, cancel: () => {} };
+      work = mine;
+      let made = null;
+      let i = 0;
+      let inFrame = true; /* of the drawing that wants it: it need not be told */
+      mine.cancel = Plim.job((over) => {
+        made = made || begin();
+        while (i < made.n) {
+          for (const end = Math.min(made.n, i + 1024); i < end; i++) { made.row(i); }
+          if (over()) { break; }
+        }
+        if (i < made.n) { return false; }
+        made.raster.done();
+        p.shown = made;
+        p.key = key;
+        work = { key: '', cancel: () => {} };
+        if (!inFrame) { ready(); }
+        return true;
+      }, p.shown === null);
+      inFrame = false;
+    },
+  };
+  return p;
 };
 
 /** Call fn once things have been quiet for a while. */

@@ -115,7 +115,7 @@ Plim.frameText = function (f) {
 /**
  * Everything the views draw. `blocks` and `segments` are lives: [start, end) in positions.
  * @type {{meta: Dict, series: Dict[], events: Dict, blocks: Dict, segments: Dict, lifetimes: Dict, earlier: Dict|null,
- *   order: Uint32Array}}
+ *   order: Uint32Array, stackIds: number[]}} blocks.dense: index into stackIds; blocks.site: its place
  */
 Plim.data = /** @type {any} */ ({});
 
@@ -144,7 +144,15 @@ Plim.load = async function () {
   d.lifetimes = groups.lt;
   d.earlier = Plim.learnEarlier(groups);
   d.order = Plim.byAddress(d.blocks);
-  d.blocks.site = Uint32Array.from(d.blocks.stack, Plim.siteOf);
+  const numbers = new Map();
+  d.blocks.dense = Uint32Array.from(d.blocks.stack, (s) => {
+    let n = numbers.get(s);
+    if (n === undefined) { n = numbers.size; numbers.set(s, n); }
+    return n;
+  });
+  d.stackIds = [...numbers.keys()];
+  const sites = d.stackIds.map(Plim.siteOf);
+  d.blocks.site = Uint32Array.from(d.blocks.dense, (n) => sites[n]);
 };
 
 /** Index of the first row of a sorted column that is >= v. */

@@ -21,15 +21,20 @@
     return { name, frame, parent, a: 0, b: 0, site: -1, children: new Map() };
   }
 
-  /** Live bytes of a heap by stack. */
-  function bytesByStack(heap, keep) {
+  /** Live bytes at t by stack. */
+  function bytesByStack(t, keep) {
+    const { lives, rows } = Plim.liveAt(t);
     const byStack = new Map();
-    for (const r of heap.rows) {
-      if (keep === null || keep(heap.lives, r)) {
-        const s = heap.lives.stack[r];
-        byStack.set(s, (byStack.get(s) || 0) + heap.lives.size[r]);
+    if (lives !== Plim.data.blocks) {
+      for (const r of rows) {
+        if (keep === null || keep(lives, r)) { byStack.set(lives.stack[r], (byStack.get(lives.stack[r]) || 0) + lives.size[r]); }
       }
+      return byStack;
     }
+    const { dense, size } = lives;
+    const sums = new Float64Array(Plim.data.stackIds.length);
+    for (const r of rows) { if (keep === null || keep(lives, r)) { sums[dense[r]] += size[r]; } }
+    sums.forEach((bytes, n) => { if (bytes > 0) { byStack.set(Plim.data.stackIds[n], bytes); } });
     return byStack;
   }
 
@@ -70,8 +75,8 @@
     builtFor = key;
     root = node('all live bytes', null, null);
     if (earlier()) { addStacks(earlierByStack(), 'b'); }
-    if (others !== '') { addStacks(bytesByStack(Plim.heapAt(others), keep), 'b'); }
-    addStacks(bytesByStack(Plim.heapAt(t), keep), 'a');
+    if (others !== '') { addStacks(bytesByStack(others, keep), 'b'); }
+    addStacks(bytesByStack(t, keep), 'a');
     focus = root;
     note.textContent = words(t, others);
   }
@@ -90,11 +95,17 @@
       if (Math.abs(change) < 0.01) { return Plim.colours.other; }
       return change > 0 ? Plim.colours.stranded : Plim.colours.live;
     }
-    let h = 0;
-    const text = n.frame ? n.frame.file : n.name;
-    for (let i = 0; i < text.length; i++) { h = (h * 31 + text.charCodeAt(i)) | 0; }
-    return Plim.hues[Math.abs(h) % Plim.hues.length];
+    const file = n.frame ? n.frame.file : n.name;
+    let colour = colourOfFile.get(file);
+    if (colour === undefined) {
+      let h = 0;
+      for (let i = 0; i < file.length; i++) { h = (h * 31 + file.charCodeAt(i)) | 0; }
+      colour = Plim.hues[Math.abs(h) % Plim.hues.length];
+      colourOfFile.set(file, colour);
+    }
+    return colour;
   }
+  const colourOfFile = new Map();
 
   /** Boxes of all nodes wide enough to be seen. */
   function layout(width) {
@@ -121,10 +132,12 @@
   function draw(g, width, height) {
     if (!root) { return; }
     const selectedSite = Plim.state.sel && Plim.state.sel.kind === 'site' ? Plim.state.sel.site : -1;
+    const focusDepth = depthOf(focus);
     for (const box of boxes) {
       const y = icicle ? box.depth * ROW : height - (box.depth + 1) * ROW;
-      g.fillStyle = box.n === root ? Plim.colours.other : colourOf(box.n);
-      g.globalAlpha = box.depth < depthOf(focus) ? 0.35 : 0.85;
+      const colour = box.n === root ? Plim.colours.other : colourOf(box.n);
+      g.fillStyle = colour;
+      g.globalAlpha = box.depth < focusDepth ? 0.35 : 0.85;
       g.fillRect(box.x, y, Math.max(0.6, box.w - 0.6), ROW - 1);
       g.globalAlpha = 1;
       if (box.n.site === selectedSite && selectedSite >= 0) {
@@ -132,26 +145,36 @@
         g.lineWidth = 2;
         g.strokeRect(box.x + 1, y + 1, Math.max(1, box.w - 2), ROW - 3);
       }
-      if (box.w > 40) { label(g, box, y); }
+      if (box.w > 40) {
+        g.fillStyle = inkOn(colour);
+        g.fillText(fitting(g, box.n.name, box.w - 6), box.x + 4, y + 13);
+      }
     }
     if (weight(root) === 0) { g.fillStyle = Plim.colours.text; g.fillText('Nothing is live here, or nothing matches the filter.', 8, 40); }
   }
 
-  function label(g, box, y) {
-    g.save();
-    g.beginPath();
-    g.rect(box.x, y, box.w - 2, ROW);
-    g.clip();
-    g.fillStyle = inkOn(box.n === root ? Plim.colours.other : colourOf(box.n));
-    g.fillText(box.n.name, box.x + 4, y + 13);
-    g.restore();
+  /** As much of a text as fits into a width. Measured once for each text: a frame draws hundreds. */
+  function fitting(g, text, width) {
+    let w = widthOf.get(text);
+    if (w === undefined) { w = g.measureText(text).width; widthOf.set(text, w); }
+    if (w <= width) { return text; }
+    let n = Math.floor(text.length * width / w);
+    while (n > 0 && g.measureText(text.slice(0, n)).width > width) { n--; }
+    return text.slice(0, n);
   }
+  const widthOf = new Map();
 
   /** Black or white, whichever is readable on a colour "#rrggbb". */
   function inkOn(colour) {
-    const [r, gr, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
-    return 0.299 * r + 0.587 * gr + 0.114 * b > 125 ? '#000000' : '#ffffff';
+    let ink = inks.get(colour);
+    if (ink === undefined) {
+      const [r, gr, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+      ink = 0.299 * r + 0.587 * gr + 0.114 * b > 125 ? '#000000' : '#ffffff';
+      inks.set(colour, ink);
+    }
+    return ink;
   }
+  const inks = new Map();
 
   function depthOf(n) { let d = 0; for (let p = n.parent; p; p = p.parent) { d++; } return d; }
 

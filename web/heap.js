@@ -179,6 +179,20 @@ Plim.heapAt = function (t) {
   return lastHeap;
 };
 
+let lastLive = { t: -1, lives: /** @type {any} */ (null), rows: /** @type {number[]} */ ([]) };
+/** The lives that exist at t, in no order: what needs no addresses needs no heap. Kept like heapAt(). */
+Plim.liveAt = function (t) {
+  const remote = Plim.remoteHeap && Plim.remoteHeap.position === t ? Plim.remoteHeap : null;
+  const lives = remote ? remote.blocks : Plim.data.blocks;
+  if (lastLive.t !== t || lastLive.lives !== lives) {
+    const rows = [];
+    const { start, end } = lives;
+    for (let r = 0; r < start.length; r++) { if (start[r] <= t && t < end[r]) { rows.push(r); } }
+    lastLive = { t, lives, rows };
+  }
+  return lastLive;
+};
+
 /** Index of the piece that covers an address, or -1. @param {Heap} heap */
 Plim.pieceAt = function (heap, addr) {
   const p = heap.pieces;

@@ -14,9 +14,12 @@
   let surface;
   let strip;
   let hint;
-  let points = { x: new Float32Array(0), y: new Float32Array(0) };
+  let points = { key: '', x: new Float32Array(0), y: new Float32Array(0) };
 
+  let known = null;
+  /** Sizes and lifetimes that occur, as powers of two. */
   function range() {
+    if (known !== null) { return known; }
     const { count } = Plim.data.lifetimes;
     let low = 48;
     let high = 0;
@@ -29,9 +32,9 @@
         if (i % AGES < AGES - 1) { oldest = Math.max(oldest, i % AGES); }
       }
     }
-    const b = Plim.data.blocks;
-    for (let r = 0; r < b.addr.length && low > high; r++) { low = 8; high = 36; }
-    return { low: Math.min(low, high), high: high + 1, oldest: oldest + 2 };
+    if (Plim.data.blocks.addr.length > 0 && low > high) { low = 8; high = 36; }
+    known = { low: Math.min(low, high), high: high + 1, oldest: oldest + 2 };
+    return known;
   }
 
   const lifeOf = (b, r) => Math.min(b.end[r], Plim.data.meta.events) - b.start[r] + 1;
@@ -71,43 +74,74 @@
     return { ...m, dx, dy, yOf: (log) => height - BOTTOM - (log - m.low) * dy };
   }
 
-  function drawPoints(g, m, keep, width, height) {
+  /** Where each block's point lies; made again only when the place it is drawn in changes. */
+  function placePoints(m, width, height) {
+    const key = [width, height, m.oldest, m.low, m.high].join('|');
+    if (points.key === key) { return; }
     const b = Plim.data.blocks;
-    const chosen = Plim.state.sel !== null;
-    const raster = Plim.raster(width, height);
-    const late = [];
+    const n = b.addr.length;
     const count = Math.max(1, Plim.data.meta.events);
-    points = { x: new Float32Array(b.addr.length).fill(-100), y: new Float32Array(b.addr.length) };
-    for (let r = 0; r < b.addr.length; r++) {
-      if (b.requested[r] <= 0 || (keep && !keep(b, r))) { continue; }
+    points = { key, x: new Float32Array(n).fill(-100), y: new Float32Array(n).fill(-100) };
+    for (let r = 0; r < n; r++) {
+      if (b.requested[r] <= 0) { continue; }
       const open = b.end[r] === NONE;
       points.x[r] = LEFT + (open ? m.oldest - 1 + 0.15 + 0.7 * b.start[r] / count : Math.log2(lifeOf(b, r))) * m.dx;
       points.y[r] = m.yOf(Math.log2(b.requested[r]));
-      if (chosen && Plim.isSelected(b, r)) { late.push(r); continue; }
-      raster.rect(points.x[r] - 1, points.y[r] - 1, 2, 2, raster.ink(Plim.siteColour(b.site[r])));
     }
-    raster.done();
-    g.globalAlpha = chosen ? 0.3 : 0.75;
-    g.drawImage(raster.canvas, 0, 0);
-    g.globalAlpha = 1;
+  }
+
+  const crowd = Plim.picture(() => surface.redraw());
+
+  function beginCrowd(width, height) {
+    const b = Plim.data.blocks;
+    const mask = Plim.mask();
+    const raster = Plim.raster(width, height);
+    const row = (r) => {
+      if (mask !== null && !mask[r]) { return; }
+      raster.rect(points.x[r] - 1, points.y[r] - 1, 2, 2, raster.ink(Plim.siteColour(b.site[r])));
+    };
+    return { raster, n: b.addr.length, row };
+  }
+
+  function drawPoints(g, m, width, height) {
+    const b = Plim.data.blocks;
+    const chosen = Plim.state.sel !== null;
+    placePoints(m, width, height);
+    crowd.want([points.key, Plim.filterKey(), Plim.theme].join('|'), () => beginCrowd(width, height));
+    if (crowd.shown !== null) {
+      g.globalAlpha = chosen ? 0.3 : 0.75;
+      g.drawImage(crowd.shown.raster.canvas, 0, 0);
+      g.globalAlpha = 1;
+    }
+    if (!chosen) { return; }
+    const mask = Plim.mask();
     g.fillStyle = Plim.colours.select;
-    for (const r of late) { g.fillRect(points.x[r] - 2.5, points.y[r] - 2.5, 5, 5); }
+    for (let r = 0; r < b.addr.length; r++) {
+      if (Plim.isSelected(b, r) && (mask === null || mask[r])) { g.fillRect(points.x[r] - 2.5, points.y[r] - 2.5, 5, 5); }
+    }
+  }
+
+  /** Places whose generations are shown: the selected one, else the leak suspects; none stands for all. */
+  function wantedSites() {
+    const sel = Plim.state.sel;
+    if (!sel) { return new Set(Plim.data.meta.suspects); }
+    if (sel.kind === 'site') { return new Set([sel.site]); }
+    const row = Plim.selectedRow();
+    return new Set(row >= 0 ? [Plim.data.blocks.site[row]] : []);
   }
 
   /** Births of the blocks that are live at the moment, for the selected site or the suspects: generations. */
   function drawGenerations(g, width, height) {
-    const heap = Plim.heapAt(Plim.shownMoment(Plim.state.t));
+    const { lives, rows } = Plim.liveAt(Plim.shownMoment(Plim.state.t));
     const sel = Plim.state.sel;
-    const suspects = new Set(Plim.data.meta.suspects);
-    const wanted = sel && sel.kind === 'site' ? new Set([sel.site])
-      : sel ? new Set([Plim.siteOf(heap.lives.stack[heap.rows.find((r) => Plim.isSelected(heap.lives, r)) || 0] || 0)]) : suspects;
+    const wanted = wantedSites();
     const top = height - STRIP + 14;
     const bins = new Float64Array(Math.max(1, Math.floor(width - LEFT - 8)));
     let most = 1;
-    for (const r of heap.rows) {
-      if (wanted.size > 0 && !wanted.has(Plim.siteOf(heap.lives.stack[r]))) { continue; }
-      const x = Math.min(bins.length - 1, Math.floor(heap.lives.start[r] / Math.max(1, Plim.data.meta.events) * bins.length));
-      bins[x] += heap.lives.size[r];
+    for (const r of rows) {
+      if (wanted.size > 0 && !wanted.has(Plim.siteOfRow(lives, r))) { continue; }
+      const x = Math.min(bins.length - 1, Math.floor(lives.start[r] / Math.max(1, Plim.data.meta.events) * bins.length));
+      bins[x] += lives.size[r];
       most = Math.max(most, bins[x]);
     }
     g.fillStyle = Plim.colours.text;
@@ -128,7 +162,7 @@
     const m = geometry(width, height);
     drawGrid(g, width, height, m);
     drawAxes(g, width, height, m);
-    drawPoints(g, m, Plim.filter(), width, height);
+    drawPoints(g, m, width, height);
   }
 
   /** Row of the point next to a place, or -1 when none is near. */

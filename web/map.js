@@ -13,8 +13,8 @@
   let surface;
   let box;
   let zoomLevel = 0; /* doublings of the map's length */
-  /** @type {Array<{x: number, y: number, w: number, piece: number}>} */
-  let layout = [];
+  /** Where the pieces lie, [n] each, from top to bottom; a piece that is wrapped has several. */
+  const layout = { n: 0, x: new Float32Array(0), y: new Float32Array(0), w: new Float32Array(0), piece: new Uint32Array(0) };
   /** @type {any} */
   let heap = null;
   let legendBox;
@@ -25,7 +25,7 @@
     const c = Plim.colours;
     switch (Plim.state.colour) {
       case 'age': return lives.start[row] === 0 ? Plim.ramp(1) : Plim.ramp(1 - lives.start[row] / Math.max(1, t));
-      case 'site': return Plim.siteColour(Plim.siteOf(lives.stack[row]));
+      case 'site': return Plim.siteColour(Plim.siteOfRow(lives, row));
       case 'kind': {
         const kind = Plim.categoryOf(lives.stack[row]);
         return kind === 0 ? c.other : Plim.hues[(kind - 1) % Plim.hues.length];
@@ -72,13 +72,31 @@
     return [...by.values()].sort((a, b) => b.size - a.size);
   }
 
+  /** Room for more places than there are. */
+  function widen() {
+    const room = Math.max(1024, layout.n * 2);
+    for (const name of ['x', 'y', 'w', 'piece']) {
+      const wider = new layout[name].constructor(room);
+      wider.set(layout[name].subarray(0, layout.n));
+      layout[name] = wider;
+    }
+  }
+
+  function addPlace(x, y, w, piece) {
+    if (layout.n === layout.x.length) { widen(); }
+    layout.x[layout.n] = x;
+    layout.y[layout.n] = y;
+    layout.w[layout.n] = w;
+    layout.piece[layout.n++] = piece;
+  }
+
   /** Place all pieces for a width: fills `layout`, returns heads and the height. */
   function place(width) {
     const list = groups();
     const perByte = width * 10 * Math.pow(2, zoomLevel) / Math.max(1, heap.reserved);
     const heads = [];
     let y = 0;
-    layout = [];
+    layout.n = 0;
     for (const group of list) {
       heads.push({ group, y });
       y += HEAD;
@@ -89,7 +107,7 @@
           let left = Math.max(heap.pieces.row[i] >= 0 ? 0.7 : 0.2, heap.pieces.size[i] * perByte);
           while (left > 0 && y < MOST_HEIGHT) {
             const w = Math.min(left, width - x);
-            layout.push({ x, y, w, piece: i });
+            addPlace(x, y, w, i);
             left -= w;
             x += w;
             if (x >= width - 0.01) { x = 0; y += ROW + GAP; }
@@ -123,26 +141,24 @@
     return s.free > 0 && s.live < s.free && s.pool === 0;
   }
 
-  function drawPiece(g, item, keep, t) {
-    const p = heap.pieces;
-    const row = p.row[item.piece];
-    if (row < 0) {
-      g.fillStyle = holeColour(p.kind[item.piece]);
-      g.globalAlpha = p.kind[item.piece] === STRANDED ? 1 : 0.55;
-      g.fillRect(item.x, item.y, item.w, ROW);
-      g.globalAlpha = 1;
-      if (p.kind[item.piece] === STRANDED && item.w > 6) { hatch(g, item.x, item.y, item.w); }
-      return;
-    }
-    const dim = keep !== null && !keep(heap.lives, row);
-    g.fillStyle = Plim.blockColour(heap.lives, row, t);
-    g.globalAlpha = dim ? 0.15 : 1;
-    g.fillRect(item.x, item.y, Math.max(0.6, item.w - (item.w > 3 ? 0.7 : 0)), ROW);
+  /** A hole: one that cannot go back to the driver is hatched. */
+  function drawHole(g, kind, x, y, w) {
+    g.fillStyle = holeColour(kind);
+    g.globalAlpha = kind === STRANDED ? 1 : 0.55;
+    g.fillRect(x, y, w, ROW);
     g.globalAlpha = 1;
-    if (pins(item.piece) && !dim) {
+    if (kind === STRANDED && w > 6) { hatch(g, x, y, w); }
+  }
+
+  function drawBlock(g, piece, x, y, w, dim, t) {
+    g.fillStyle = Plim.blockColour(heap.lives, heap.pieces.row[piece], t);
+    g.globalAlpha = dim ? 0.15 : 1;
+    g.fillRect(x, y, Math.max(0.6, w - (w > 3 ? 0.7 : 0)), ROW);
+    g.globalAlpha = 1;
+    if (!dim && pins(piece)) {
       g.fillStyle = Plim.colours.text;
-      g.fillRect(item.x, item.y, Math.max(1, item.w), 2);
-      g.fillRect(item.x, item.y + ROW - 2, Math.max(1, item.w), 2);
+      g.fillRect(x, y, Math.max(1, w), 2);
+      g.fillRect(x, y + ROW - 2, Math.max(1, w), 2);
     }
   }
 
@@ -157,20 +173,31 @@
     }
   }
 
+  /** The part of the layout that can be seen: [first, behind). Only that is drawn; scrolling draws again. */
+  function visible() {
+    const ys = layout.y.subarray(0, layout.n);
+    const top = box.scrollTop;
+    return [Plim.lowerBound(ys, top - ROW), Plim.lowerBound(ys, top + box.clientHeight + ROW)];
+  }
+
   function draw(g, width, height) {
     const t = heap.t;
     const keep = Plim.filter();
+    const { x, y, w, piece } = layout;
+    const { row, kind } = heap.pieces;
+    const [first, behind] = visible();
+    const chosen = [];
     drawHeads(g, placed.heads, width);
-    for (const item of layout) { drawPiece(g, item, keep, t); }
+    for (let i = first; i < behind; i++) {
+      const r = row[piece[i]];
+      if (r < 0) { drawHole(g, kind[piece[i]], x[i], y[i], w[i]); continue; }
+      drawBlock(g, piece[i], x[i], y[i], w[i], keep !== null && !keep(heap.lives, r), t);
+      if (Plim.isSelected(heap.lives, r)) { chosen.push(i); }
+    }
     g.strokeStyle = Plim.colours.select;
     g.lineWidth = 2.5;
-    for (const item of layout) {
-      const row = heap.pieces.row[item.piece];
-      if (row >= 0 && Plim.isSelected(heap.lives, row)) {
-        g.strokeRect(item.x, item.y - 1, Math.max(2, item.w), ROW + 2);
-      }
-    }
-    if (layout.length === 0) { g.fillText('No segments at this moment.', 8, Math.min(40, height / 2)); }
+    for (const i of chosen) { g.strokeRect(x[i], y[i] - 1, Math.max(2, w[i]), ROW + 2); }
+    if (layout.n === 0) { g.fillText('No segments at this moment.', 8, Math.min(40, height / 2)); }
   }
 
   function refresh(names) {
@@ -216,20 +243,22 @@
     }));
   }
 
-  function itemAt(x, y) {
-    for (const item of layout) {
-      if (y >= item.y && y < item.y + ROW && x >= item.x && x < item.x + Math.max(1, item.w)) { return item; }
+  /** Piece at a place of the canvas, or -1. */
+  function pieceUnder(px, py) {
+    const { x, y, w, piece } = layout;
+    for (let i = Plim.lowerBound(y.subarray(0, layout.n), py - ROW); i < layout.n && y[i] <= py; i++) {
+      if (py < y[i] + ROW && px >= x[i] && px < x[i] + Math.max(1, w[i])) { return piece[i]; }
     }
-    return null;
+    return -1;
   }
 
-  function describe(item) {
+  function describe(piece) {
     const p = heap.pieces;
-    const s = heap.segments[p.segment[item.piece]];
-    const where = Plim.address(p.addr[item.piece]) + ', ' + Plim.bytes(p.size[item.piece]);
-    const row = p.row[item.piece];
+    const s = heap.segments[p.segment[piece]];
+    const where = Plim.address(p.addr[piece]) + ', ' + Plim.bytes(p.size[piece]);
+    const row = p.row[piece];
     const segment = ' \u00b7 segment of ' + Plim.bytes(s.size) + ', ' + Plim.bytes(s.free) + ' free';
-    if (row < 0) { return ['', '', 'stranded', 'releasable', 'free in a private pool'][p.kind[item.piece]] + ' ' + where + segment; }
+    if (row < 0) { return ['', '', 'stranded', 'releasable', 'free in a private pool'][p.kind[piece]] + ' ' + where + segment; }
     return where + ' \u00b7 ' + Plim.labelOf(heap.lives.stack[row]) + segment;
   }
 
@@ -252,16 +281,16 @@
     note = Plim.el('p', { class: 'note', role: 'status' });
     const hint = Plim.el('p', { class: 'status' }, '\u00a0');
     surface.canvas.addEventListener('mousemove', (e) => {
-      const item = heap && itemAt(e.offsetX, e.offsetY);
-      hint.textContent = item ? describe(item) : '\u00a0';
+      const piece = heap ? pieceUnder(e.offsetX, e.offsetY) : -1;
+      hint.textContent = piece >= 0 ? describe(piece) : '\u00a0';
     });
     surface.canvas.addEventListener('click', (e) => {
-      const item = heap && itemAt(e.offsetX, e.offsetY);
-      const row = item ? heap.pieces.row[item.piece] : -1;
+      const piece = heap ? pieceUnder(e.offsetX, e.offsetY) : -1;
+      const row = piece >= 0 ? heap.pieces.row[piece] : -1;
       if (row >= 0) { Plim.selectBlock(heap.lives, row); } else { Plim.set({ sel: null }); }
     });
     new ResizeObserver(() => { if (heap) { refresh(new Set()); } }).observe(surface.canvas);
-    box = Plim.el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Device map, scrolls' }, surface.canvas);
+    box = Plim.el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Device map, scrolls', onscroll: () => surface.redraw() }, surface.canvas);
     const button = (text, label, act) => Plim.el('button', { type: 'button', 'aria-label': label, onclick: act }, text);
     const zoom = (by) => { zoomLevel = Math.max(-2, Math.min(8, zoomLevel + by)); refresh(new Set()); };
     const view = Plim.el('div', {},

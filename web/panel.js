@@ -125,12 +125,12 @@
   }
 
   function sitePanel(site) {
-    const heap = Plim.heapAt(Plim.shownMoment(Plim.state.t));
+    const { lives, rows } = Plim.liveAt(Plim.shownMoment(Plim.state.t));
     let bytes = 0;
     let blocks = 0;
     let stack = NONE;
-    for (const r of heap.rows) {
-      if (Plim.siteOf(heap.lives.stack[r]) === site) { bytes += heap.lives.requested[r]; blocks++; stack = heap.lives.stack[r]; }
+    for (const r of rows) {
+      if (Plim.siteOfRow(lives, r) === site) { bytes += lives.requested[r]; blocks++; stack = lives.stack[r]; }
     }
     if (stack === NONE) { for (const [id, s] of Plim.stacks) { if (s.site === site) { stack = id; break; } } }
     return [Plim.el('h3', {}, Plim.sites.get(site) || '(no stack recorded)'),
@@ -142,20 +142,22 @@
     const body = Plim.el('div', { 'aria-live': 'polite' });
     const show = () => {
       const sel = Plim.state.sel;
-      const heap = Plim.heapAt(Plim.shownMoment(Plim.state.t));
       if (!sel) {
         Plim.fill(body, Plim.el('p', { class: 'note' }, 'Nothing is selected. Choose a block, a place or an event anywhere.'));
       } else if (sel.kind === 'site') {
         Plim.fill(body, ...sitePanel(sel.site));
       } else {
         const row = Plim.selectedRow();
-        const live = row >= 0 ? -1 : heap.rows.find((r) => Plim.isSelected(heap.lives, r));
-        if (row >= 0) { Plim.fill(body, ...blockPanel(Plim.data.blocks, row)); } else if (live !== undefined && live >= 0) { Plim.fill(body, ...blockPanel(heap.lives, live)); } else {
+        const { lives, rows } = Plim.liveAt(Plim.shownMoment(Plim.state.t));
+        const live = row >= 0 ? undefined : rows.find((r) => Plim.isSelected(lives, r));
+        if (row >= 0) { Plim.fill(body, ...blockPanel(Plim.data.blocks, row)); } else if (live !== undefined) { Plim.fill(body, ...blockPanel(lives, live)); } else {
           Plim.fill(body, Plim.el('p', { class: 'note' }, 'The selected block is not among those that this page holds.'));
         }
       }
     };
-    Plim.onChange((names) => { if (names.has('sel') || (names.has('t') && Plim.state.sel && Plim.state.sel.kind === 'site')) { show(); } });
+    Plim.onChange((names) => {
+      if (names.has('sel') || (names.has('t') && Plim.state.sel && Plim.state.sel.kind === 'site')) { setTimeout(show, 0); }
+    });
     show();
     return Plim.el('aside', { id: 'selection', 'aria-labelledby': 'h-sel' }, Plim.el('h2', { id: 'h-sel' }, 'Selection'), body);
   };

@@ -26,11 +26,21 @@ let scheduled = false;
 /** Be told of changes: fn gets the names that changed. */
 Plim.onChange = function (fn) { listeners.push(fn); };
 
-function tell() {
+const TELL_MS = 8; /* of one task: the other listeners get one of their own */
+
+function tell(names, from) {
+  const end = performance.now() + TELL_MS;
+  let i = from;
+  while (i < listeners.length && performance.now() < end) { listeners[i++](names); }
+  if (i < listeners.length) { setTimeout(tell, 0, names, i); }
+}
+
+/** Once a frame, but not in the frame's own task, where the drawings are made. */
+function begin() {
   scheduled = false;
   const names = new Set(changed);
   changed.clear();
-  for (const fn of listeners) { fn(names); }
+  tell(names, 0);
 }
 
 /** Change some of the state. @param {Dict} values */
@@ -46,7 +56,7 @@ Plim.set = function (values) {
   }
   if (changed.size > 0 && !scheduled) {
     scheduled = true;
-    requestAnimationFrame(tell);
+    requestAnimationFrame(() => setTimeout(begin, 0));
   }
 };
 
@@ -87,53 +97,96 @@ Plim.searchStacks = function () {
   return (stack) => q === '' || haystack(stack).includes(q);
 };
 
+/** Which of the page's blocks the filters keep, one byte each; kept until a filter changes. */
+let mask = { key: '', rows: new Uint8Array(0) };
+
+/** Take away the rows whose value is outside [min, max]; null is no limit. */
+function limit(rows, valueOf, min, max) {
+  if (min === null && max === null) { return; }
+  const low = min === null ? -Infinity : min;
+  const high = max === null ? Infinity : max;
+  for (let r = 0; r < rows.length; r++) {
+    const v = valueOf(r);
+    if (v < low || v > high) { rows[r] = 0; }
+  }
+}
+
+/** An address that the search names, or null. */
+function searchedAddress() {
+  const q = Plim.state.q.trim().toLowerCase();
+  return /^0x[0-9a-f]+$/.test(q) ? Number(q) : null;
+}
+
+function makeMask(b) {
+  const s = Plim.state;
+  const rows = new Uint8Array(b.addr.length).fill(1);
+  const exactly = (text) => (text === '' ? null : Number(text));
+  const size = (text) => (text === '' ? null : Plim.parseBytes(text));
+  const events = Plim.data.meta.events;
+  limit(rows, (r) => b.requested[r], size(s.min), size(s.max));
+  limit(rows, (r) => Math.min(b.end[r], events) - b.start[r], eventsOf(s.minlife), eventsOf(s.maxlife));
+  limit(rows, (r) => b.stream[r], exactly(s.stream), exactly(s.stream));
+  limit(rows, (r) => b.pool[r], exactly(s.pool), exactly(s.pool));
+  const address = searchedAddress();
+  if (address !== null) {
+    limit(rows, (r) => (b.addr[r] <= address && address < b.addr[r] + b.size[r] ? 1 : 0), 1, 1);
+  } else if (s.q.trim() !== '') {
+    const matches = Plim.searchStacks();
+    const known = new Map();
+    limit(rows, (r) => {
+      let v = known.get(b.stack[r]);
+      if (v === undefined) { v = matches(b.stack[r]) ? 1 : 0; known.set(b.stack[r], v); }
+      return v;
+    }, 1, 1);
+  }
+  return rows;
+}
+
+/** The mask for what the filter boxes hold; null when they are empty. @returns {Uint8Array|null} */
+Plim.mask = function () {
+  const key = Plim.filterKey();
+  if (key === NO_FILTER) { return null; }
+  if (mask.key !== key) { mask = { key, rows: makeMask(Plim.data.blocks) }; }
+  return mask.rows;
+};
+const NO_FILTER = '||||||';
+
 /** A test for rows of lives, by what the filter boxes hold. @returns {((lives: Dict, row: number) => boolean)|null} */
 Plim.filter = function () {
-  const s = Plim.state;
-  const q = s.q.trim().toLowerCase();
-  const address = /^0x[0-9a-f]+$/.test(q) ? Number(q) : null;
-  const min = s.min === '' ? null : Plim.parseBytes(s.min);
-  const max = s.max === '' ? null : Plim.parseBytes(s.max);
-  const minLife = eventsOf(s.minlife);
-  const maxLife = eventsOf(s.maxlife);
-  if (q === '' && min === null && max === null && minLife === null && maxLife === null && s.stream === '' &&
-      s.pool === '') {
-    return null;
-  }
-  const verdicts = new Map();
+  const own = Plim.mask();
+  if (own === null) { return null; }
+  let other = { of: null, rows: own }; /* lives from the server have a mask of their own */
   return function (lives, row) {
-    const size = lives.requested[row];
-    const life = Math.min(lives.end[row], Plim.data.meta.events) - lives.start[row];
-    if ((min !== null && size < min) || (max !== null && size > max)) { return false; }
-    if ((minLife !== null && life < minLife) || (maxLife !== null && life > maxLife)) { return false; }
-    if (s.stream !== '' && lives.stream[row] !== Number(s.stream)) { return false; }
-    if (s.pool !== '' && lives.pool[row] !== Number(s.pool)) { return false; }
-    if (q === '') { return true; }
-    if (address !== null) { return lives.addr[row] <= address && address < lives.addr[row] + lives.size[row]; }
-    const stack = lives.stack[row];
-    let v = verdicts.get(stack);
-    if (v === undefined) { v = haystack(stack).includes(q); verdicts.set(stack, v); }
-    return v;
+    if (lives === Plim.data.blocks) { return own[row] === 1; }
+    if (other.of !== lives) { other = { of: lives, rows: makeMask(lives) }; }
+    return other.rows[row] === 1;
   };
 };
+
+/** The place of a row of lives. */
+Plim.siteOfRow = (lives, row) => (lives.site ? lives.site[row] : Plim.siteOf(lives.stack[row]));
 
 /** Whether a row is the selection, or of the selected site. */
 Plim.isSelected = function (lives, row) {
   const sel = Plim.state.sel;
   if (!sel) { return false; }
-  if (sel.kind === 'site') { return Plim.siteOf(lives.stack[row]) === sel.site; }
+  if (sel.kind === 'site') { return Plim.siteOfRow(lives, row) === sel.site; }
   return lives.addr[row] === sel.addr && lives.start[row] === sel.start;
 };
 
+let selected = { sel: /** @type {any} */ (null), row: -1 };
 /** Row of the selected block among all lives, or -1. */
 Plim.selectedRow = function () {
   const sel = Plim.state.sel;
   const b = Plim.data.blocks;
   if (!sel || sel.kind !== 'block') { return -1; }
-  for (let i = 0; i < b.addr.length; i++) {
-    if (b.addr[i] === sel.addr && b.start[i] === sel.start) { return i; }
+  if (selected.sel !== sel) {
+    selected = { sel, row: -1 };
+    for (let i = 0; i < b.addr.length && selected.row < 0; i++) {
+      if (b.addr[i] === sel.addr && b.start[i] === sel.start) { selected.row = i; }
+    }
   }
-  return -1;
+  return selected.row;
 };
 
 Plim.selectBlock = function (lives, row) {

@@ -7,6 +7,7 @@
 
 (function () {
   const MOST_ROWS = 200;
+  const ROWS_AT_ONCE = 10;
   const QUIET_MS = 90; /* a list is filled when the moment has stood still for so long */
 
   function cellValue(row, column) {
@@ -99,10 +100,41 @@
     linkRows();
   };
 
-  /** At once when something is chosen; when the moment moves, only once it stands still. */
-  function lazily(refresh) {
+  /**
+   * Lists: filled once the moment and the filters have stood still. A selection only marks a row.
+   * @param {() => void} refresh @param {() => void} mark
+   */
+  function lazily(refresh, mark) {
     const later = Plim.debounce(QUIET_MS, refresh);
-    return (names) => { if (names.has('t')) { later(); } else { refresh(); } };
+    return (names) => {
+      if (names.has('tab') || names.has('heap')) { refresh(); } else if (names.size === 1 && names.has('sel')) { mark(); } else { later(); }
+    };
+  }
+
+  /** Put n rows in place of a table's, a few in each frame. A later call gives an earlier one up. */
+  function filler(table) {
+    let stop = () => {};
+    return function (n, rowFor) {
+      const body = table.tBodies[0];
+      let i = 0;
+      stop();
+      stop = Plim.job(() => {
+        for (const end = Math.min(n, i + ROWS_AT_ONCE); i < end; i++) {
+          const old = body.rows[i];
+          if (old) { old.replaceWith(rowFor(i)); } else { body.append(rowFor(i)); }
+        }
+        if (i < n) { return false; }
+        while (body.rows.length > n) { body.rows[n].remove(); }
+        return true;
+      });
+    };
+  }
+
+  /** A row's click or Enter key, once for a whole table: act(its number in the list). */
+  function onRows(table, act) {
+    const go = (e) => { const row = e.target.closest('tbody tr'); if (row) { act(Number(row.dataset.row)); } };
+    table.addEventListener('click', go);
+    table.addEventListener('keydown', (e) => { if (e.key === 'Enter') { go(e); } });
   }
 
   /* ---- blocks at the moment ---- */
@@ -119,27 +151,35 @@
     const view = Plim.el('div', {}, note, Plim.el('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': 'Blocks' }, table));
     Plim.sortable(table);
     const m = Plim.data.meta;
-    const rowFor = (lives, r) => {
-      const row = Plim.el('tr', { tabindex: '0', class: Plim.isSelected(lives, r) ? 'selected' : null,
-        onclick: () => Plim.selectBlock(lives, r), onkeydown: (e) => { if (e.key === 'Enter') { Plim.selectBlock(lives, r); } } },
-      num(lives.requested[r], Plim.bytes(lives.requested[r])), num(lives.addr[r], Plim.address(lives.addr[r])),
-      num(lives.start[r], lives.start[r] === 0 ? 'before' : Plim.count(lives.start[r] - 1)),
-      num(Math.min(m.events, lives.end[r]) - lives.start[r]), Plim.el('td', {}, m.streams[lives.stream[r]] || '0'),
-      Plim.el('td', {}, m.pools[lives.pool[r]] || '0,0'), Plim.el('td', {}, m.categories[Plim.categoryOf(lives.stack[r])]),
-      Plim.el('td', {}, Plim.labelOf(lives.stack[r])));
-      return row;
+    const fillTable = filler(table);
+    let shown = { lives: m, rows: /** @type {number[]} */ ([]) };
+    const rowFor = (i) => {
+      const { lives, rows } = shown;
+      const r = rows[i];
+      return Plim.el('tr', { tabindex: '0', 'data-row': i, class: Plim.isSelected(lives, r) ? 'selected' : null },
+        num(lives.requested[r], Plim.bytes(lives.requested[r])), num(lives.addr[r], Plim.address(lives.addr[r])),
+        num(lives.start[r], lives.start[r] === 0 ? 'before' : Plim.count(lives.start[r] - 1)),
+        num(Math.min(m.events, lives.end[r]) - lives.start[r]), Plim.el('td', {}, m.streams[lives.stream[r]] || '0'),
+        Plim.el('td', {}, m.pools[lives.pool[r]] || '0,0'), Plim.el('td', {}, m.categories[Plim.categoryOf(lives.stack[r])]),
+        Plim.el('td', {}, Plim.labelOf(lives.stack[r])));
     };
+    onRows(table, (i) => Plim.selectBlock(shown.lives, shown.rows[i]));
     const refresh = function () {
-      const heap = Plim.heapAt(Plim.shownMoment(Plim.state.t));
+      const t = Plim.shownMoment(Plim.state.t);
+      const { lives, rows: all } = Plim.liveAt(t);
       const keep = Plim.filter();
-      const rows = keep ? heap.rows.filter((r) => keep(heap.lives, r)) : heap.rows.slice();
-      const sum = rows.reduce((s, r) => s + heap.lives.requested[r], 0);
-      rows.sort((a, b) => heap.lives.requested[b] - heap.lives.requested[a]);
-      note.textContent = Plim.count(rows.length) + ' live blocks at event ' + Plim.count(heap.t) + (keep ? ' match the filter' : '') +
+      const rows = keep ? all.filter((r) => keep(lives, r)) : all.slice();
+      const sum = rows.reduce((s, r) => s + lives.requested[r], 0);
+      rows.sort((a, b) => lives.requested[b] - lives.requested[a] || lives.addr[a] - lives.addr[b]);
+      note.textContent = Plim.count(rows.length) + ' live blocks at event ' + Plim.count(t) + (keep ? ' match the filter' : '') +
         ', ' + Plim.bytes(sum) + (rows.length > MOST_ROWS ? '; the ' + MOST_ROWS + ' largest are listed' : '') + '.';
-      Plim.fill(table.tBodies[0], ...rows.slice(0, MOST_ROWS).map((r) => rowFor(heap.lives, r)));
+      shown = { lives, rows };
+      fillTable(Math.min(MOST_ROWS, rows.length), rowFor);
     };
-    return { view, refresh: lazily(refresh) };
+    const mark = () => {
+      for (const row of table.tBodies[0].rows) { row.classList.toggle('selected', Plim.isSelected(shown.lives, shown.rows[Number(row.dataset.row)])); }
+    };
+    return { view, refresh: lazily(refresh, mark) };
   };
 
   /* ---- events around the moment ---- */
@@ -151,6 +191,7 @@
     const view = Plim.el('div', {}, note, Plim.el('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': 'Events' }, table));
     const m = Plim.data.meta;
     Plim.sortable(table);
+    const fillTable = filler(table);
     const noteOf = (i) => {
       const n = m.notes[i];
       return n ? [n.compile_context === 'N/A' ? '' : n.compile_context, n.user_metadata].filter((t) => t).join(' ') : '';
@@ -158,8 +199,7 @@
     const rowFor = (i) => {
       const e = Plim.data.events;
       const now = e.index[i] + 1 === Plim.state.t;
-      return Plim.el('tr', { tabindex: '0', class: now ? 'selected' : null, 'aria-current': now ? 'true' : null,
-        onclick: () => Plim.selectEvent(i), onkeydown: (k) => { if (k.key === 'Enter') { Plim.selectEvent(i); } } },
+      return Plim.el('tr', { tabindex: '0', 'data-row': i, class: now ? 'selected' : null, 'aria-current': now ? 'true' : null },
       num(e.index[i]), num(e.time[i], m.has_times ? '+' + Plim.duration(e.time[i]) : ''), Plim.el('td', {}, m.actions[e.action[i]]),
       num(e.size[i], Plim.bytes(e.size[i])), num(e.addr[i], Plim.address(e.addr[i])), Plim.el('td', {}, m.streams[e.stream[i]] || ''),
       Plim.el('td', {}, noteOf(e.note[i])), Plim.el('td', {}, e.stack[i] === NONE ? '' : Plim.labelOf(e.stack[i])));
@@ -169,13 +209,12 @@
       const at = Plim.lowerBound(e.index, Plim.state.t);
       const from = Math.max(0, at - AROUND);
       const to = Math.min(e.index.length, at + AROUND);
-      const rows = [];
-      for (let i = from; i < to; i++) { rows.push(rowFor(i)); }
       note.textContent = m.all_events ? 'Events around the moment. Arrow keys step.'
         : 'Events around the moment, of the ' + Plim.count(e.index.length) + ' that this page holds (of ' + Plim.count(m.events) + ').';
-      Plim.fill(table.tBodies[0], ...rows);
+      fillTable(to - from, (i) => rowFor(from + i));
     };
-    return { view, refresh: lazily(refresh) };
+    onRows(table, Plim.selectEvent);
+    return { view, refresh: lazily(refresh, () => {}) };
   };
 
   /** Go behind an event and select the block that it is about. @param {number} i row of the events */

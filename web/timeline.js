@@ -73,12 +73,30 @@
     return { series, columns, layers };
   }
 
-  /** Group of each row, and the twelve groups that hold most bytes for longest; kept until the filter changes. */
+  /** Group of each row by each way, as numbers from 0 on: {of, names}. Made once. */
   const GROUP_OF = {
     site: (b, r) => b.site[r],
     kind: (b, r) => Plim.categoryOf(b.stack[r]),
     stream: (b, r) => b.stream[r],
   };
+  const groupsBy = new Map();
+  function groupsOf(way) {
+    if (!groupsBy.has(way)) {
+      const b = Plim.data.blocks;
+      const numbers = new Map();
+      const of = new Uint32Array(b.addr.length);
+      for (let r = 0; r < of.length; r++) {
+        const g = GROUP_OF[way](b, r);
+        let n = numbers.get(g);
+        if (n === undefined) { n = numbers.size; numbers.set(g, n); }
+        of[r] = n;
+      }
+      groupsBy.set(way, { of, names: [...numbers.keys()] });
+    }
+    return groupsBy.get(way);
+  }
+
+  /** Place of each row among the twelve groups that hold most bytes for longest; kept until the filter changes. */
   let grouped = { key: '', places: new Uint8Array(0), top: [] };
   const HIDDEN = 255;
 
@@ -86,18 +104,18 @@
     const b = Plim.data.blocks;
     const key = way + '|' + Plim.filterKey();
     if (grouped.key === key) { return grouped; }
-    const keep = Plim.filter();
-    const totals = new Map();
-    const groups = new Float64Array(b.addr.length);
-    for (let r = 0; r < groups.length; r++) {
-      groups[r] = keep && !keep(b, r) ? -1 : GROUP_OF[way](b, r);
-      const life = Math.min(Plim.data.meta.events, b.end[r]) - b.start[r] + 1;
-      if (groups[r] >= 0) { totals.set(groups[r], (totals.get(groups[r]) || 0) + b.size[r] * life); }
+    const mask = Plim.mask();
+    const { of, names } = groupsOf(way);
+    const totals = new Float64Array(names.length);
+    for (let r = 0; r < of.length; r++) {
+      if (mask === null || mask[r]) { totals[of[r]] += b.size[r] * (Math.min(Plim.data.meta.events, b.end[r]) - b.start[r] + 1); }
     }
-    const top = [...totals.entries()].sort((x, y) => y[1] - x[1]).slice(0, Plim.hues.length).map((e) => e[0]);
-    const index = new Map(top.map((g, i) => [g, i]));
-    const places = Uint8Array.from(groups, (g) => (g < 0 ? HIDDEN : index.has(g) ? index.get(g) : top.length));
-    grouped = { key, places, top };
+    const top = [...totals.keys()].filter((n) => totals[n] > 0).sort((x, y) => totals[y] - totals[x]).slice(0, Plim.hues.length);
+    const placeOf = new Uint8Array(names.length).fill(top.length);
+    top.forEach((n, i) => { placeOf[n] = i; });
+    const places = new Uint8Array(of.length);
+    for (let r = 0; r < of.length; r++) { places[r] = mask === null || mask[r] ? placeOf[of[r]] : HIDDEN; }
+    grouped = { key, places, top: top.map((n) => names[n]) };
     return grouped;
   }
 
@@ -175,17 +193,21 @@
       g.fillText(Plim.bytes(v), LEFT - 6, y + 4);
     }
     const span = Plim.timeAt(to) - Plim.timeAt(from);
+    let free = 0; /* no text may begin before it */
     for (const p of Plim.ticks(from, to, Math.max(2, width / 110), 10)) {
       const time = Plim.timeAt(p);
-      g.textAlign = xOf(p) > LEFT + width - 40 ? 'right' : 'center';
+      const words = [Plim.count(p), Number.isFinite(time) ? '+' + Plim.duration(time, span) : ''];
+      const wide = Math.max(...words.map((w) => g.measureText(w).width));
+      const left = Math.min(xOf(p) - wide / 2, LEFT + width + 8 - wide);
       g.fillStyle = c.line;
       g.fillRect(xOf(p), height - BOTTOM, 1, 5);
+      if (left < free) { continue; }
+      free = left + wide + 8;
+      g.textAlign = 'center';
       g.fillStyle = c.text;
-      g.fillText(Plim.count(p), xOf(p), height - BOTTOM + 17);
-      if (Number.isFinite(time)) {
-        g.fillStyle = c.faint;
-        g.fillText('+' + Plim.duration(time, span), xOf(p), height - BOTTOM + 31);
-      }
+      g.fillText(words[0], left + wide / 2, height - BOTTOM + 17);
+      g.fillStyle = c.faint;
+      g.fillText(words[1], left + wide / 2, height - BOTTOM + 31);
     }
     g.textAlign = 'left';
   }
@@ -302,32 +324,48 @@
     });
   }
 
-  /** Blocks as rectangles: life by address, segments packed without the gaps between them. In the colour of their
-   * places, unless the map is coloured by something else. */
+  const blocksPicture = Plim.picture(() => surface.redraw());
+
+  /**
+   * Blocks as rectangles: life by address, segments packed without the gaps between them. In the colour of their
+   * places, unless the map is coloured by something else. Made in slices; meanwhile the last picture is shown where
+   * its window lies in this one.
+   */
   function drawBlocks(g, width, height) {
-    const { from, to, t } = Plim.state;
-    const { blocks, segments } = Plim.data;
-    const keep = Plim.filter();
-    const places = Plim.packedAddresses(segments, from, to);
+    const { from, to } = Plim.state;
     const high = height - TOP - BOTTOM;
+    const p = blocksPicture.shown;
+    if (p === null) { return 0; }
+    const perEvent = width / (to - from);
+    g.save();
+    g.beginPath();
+    g.rect(LEFT, TOP, width, high);
+    g.clip();
+    g.drawImage(p.raster.canvas, LEFT + (p.from - from) * perEvent, TOP, (p.to - p.from) * perEvent, high);
+    g.restore();
+    return p.total;
+  }
+
+  function beginBlocks(width, high) {
+    const { from, to, t } = Plim.state;
+    const { blocks: b, segments } = Plim.data;
+    const mask = Plim.mask();
+    const places = Plim.packedAddresses(segments, from, to);
     const scale = high / Math.max(1, places.total);
     const perEvent = width / (to - from);
     const raster = Plim.raster(width, high);
     const select = raster.ink(Plim.colours.select);
-    for (let r = 0; r < blocks.addr.length; r++) {
-      if (blocks.end[r] <= from || blocks.start[r] > to) { continue; }
-      const at = places.of(blocks.addr[r]);
-      if (at < 0 || (keep && !keep(blocks, r))) { continue; }
-      const left = Math.max(0, (blocks.start[r] - from) * perEvent);
-      const right = Math.min(width, (blocks.end[r] - from) * perEvent);
-      const colour = Plim.state.colour === 'state' ? Plim.siteColour(blocks.site[r]) : Plim.blockColour(blocks, r, t);
-      const ink = Plim.isSelected(blocks, r) ? select : raster.ink(colour);
-      const tall = blocks.size[r] * scale;
-      raster.rect(left, high - at * scale - tall, right - left, tall > 3 ? tall - 1 : tall, ink);
-    }
-    raster.done();
-    g.drawImage(raster.canvas, LEFT, TOP);
-    return places.total;
+    const row = (r) => {
+      if (b.end[r] <= from || b.start[r] > to || (mask !== null && !mask[r])) { return; }
+      const at = places.of(b.addr[r]);
+      if (at < 0) { return; }
+      const left = Math.max(0, (b.start[r] - from) * perEvent);
+      const right = Math.min(width, (b.end[r] - from) * perEvent);
+      const colour = Plim.state.colour === 'state' ? Plim.siteColour(b.site[r]) : Plim.blockColour(b, r, t);
+      const tall = b.size[r] * scale;
+      raster.rect(left, high - at * scale - tall, right - left, tall > 3 ? tall - 1 : tall, Plim.isSelected(b, r) ? select : raster.ink(colour));
+    };
+    return { raster, n: b.addr.length, row, from, to, total: places.total };
   }
 
   /** Where addresses lie when all segments that a window sees are put one behind the other. */
@@ -352,8 +390,42 @@
     };
   };
 
+  /** All that the picture of blocks depends on. */
+  function pictureKey(width, height) {
+    const s = Plim.state;
+    const sel = s.sel ? s.sel.kind + (s.sel.site || '') + '/' + (s.sel.addr || '') + '/' + (s.sel.start || '') : '';
+    const moment = s.colour === 'age' ? s.t : '';
+    return [s.from, s.to, s.colour, moment, sel, Plim.filterKey(), width, height, Plim.theme].join('|');
+  }
+
+  /** What does not move with the moment is kept as a picture: a moment that moves draws it and a few lines. */
+  const base = { canvas: document.createElement('canvas'), key: '' };
+
+  function baseKey(width, height) {
+    const s = Plim.state;
+    const rows = s.stack === 'ledger' ? '' : s.stack === 'blocks' ? blocksPicture.key : Plim.filterKey();
+    return [s.from, s.to, s.stack, rows, width, height, window.devicePixelRatio, Plim.theme, remote ? remote.range.join() : ''].join('|');
+  }
+
   function draw(g, fullWidth, height) {
     const width = Math.floor(fullWidth - LEFT - 8);
+    if (Plim.state.stack === 'blocks') { blocksPicture.want(pictureKey(width, height), () => beginBlocks(width, height - TOP - BOTTOM)); }
+    const key = baseKey(width, height);
+    if (key !== base.key) {
+      const c = surface.canvas;
+      base.canvas.width = c.width;
+      base.canvas.height = c.height;
+      const to = base.canvas.getContext('2d');
+      to.setTransform(c.width / fullWidth, 0, 0, c.width / fullWidth, 0, 0);
+      to.font = g.font;
+      drawBase(to, width, height);
+      base.key = key;
+    }
+    g.drawImage(base.canvas, 0, 0, fullWidth, height);
+    drawMoments(g, height);
+  }
+
+  function drawBase(g, width, height) {
     const c = Plim.colours;
     const m = Plim.data.meta;
     const ledger = ledgerLayers(width);
@@ -375,7 +447,6 @@
     drawAxes(g, width, height, most, scale);
     drawMarkers(g, width, height, ledger);
     drawSpans(g, width);
-    drawMoments(g, height);
   }
 
   let legendBox;

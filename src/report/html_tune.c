@@ -106,27 +106,13 @@ static void run_row(struct plim_buf *out, const struct plim_tune *t, uint32_t i)
 
 static void runs(struct plim_buf *out, const struct plim_tune_view *v)
 {
-    static const char *const heads[] = {"rank",
-                                        "mark",
-                                        "settings",
-                                        "outcome",
-                                        "first failing",
-                                        "it asks for",
-                                        "device",
-                                        "needs",
-                                        "peak reserved",
-                                        "allocated",
-                                        "active",
-                                        "requested",
-                                        "mean stranded",
-                                        "peak stranded",
-                                        "least headroom",
-                                        "retries",
-                                        "failures",
-                                        "device allocs",
-                                        "device frees",
-                                        "driver calls",
-                                        "stall (estimated)"};
+    static const char *const heads[] = {"rank",          "mark",          "settings",
+                                        "outcome",       "first failing", "it asks for",
+                                        "device",        "needs",         "peak reserved",
+                                        "allocated",     "active",        "requested",
+                                        "mean stranded", "peak stranded", "least headroom",
+                                        "retries",       "failures",      "device allocs",
+                                        "device frees",  "driver calls",  "stall (estimated)"};
     plim_html_note(out,
                    v->options->vary
                        ? "Every value that was tried, in order. Peaks and counters are those of "

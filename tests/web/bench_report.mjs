@@ -1,62 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How fast the report of a large snapshot is written, opened, zoomed and panned, in Chromium on this machine.
+ * How fast the report of a large snapshot is written, opened and moved about in, in Chromium on this machine.
  *
- *   node tests/web/bench_report.mjs SNAPSHOT [OTHER.html]
+ *   node tests/web/bench_report.mjs SNAPSHOT [OTHER.html [SCRIPTS]]
  *
- * OTHER.html: the page of `python -m torch.cuda._memory_viz trace_plot SNAPSHOT -o OTHER.html`, to compare sizes (its
- * scripts come from a network, so that its drawing is not measured). Figures are for comparing, not absolute.
+ * For each view and each thing that one does there: frames a second, and the longest task of the page's main thread (from
+ * the browser's own trace; while a task runs, the page answers nothing). Then the same with a processor four times
+ * as slow, which stands for a busy or an old machine.
+ *
+ * OTHER.html: the page of `python -m torch.cuda._memory_viz trace_plot SNAPSHOT -o OTHER.html`. Its size is compared, and, when
+ * SCRIPTS is a folder with the scripts that it loads from a network (MemoryViz.js and d3, under these names), how long
+ * it takes to be drawn and its longest task when zoomed. Figures are for comparing, not absolute.
  */
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { folder, open, PROGRAM, settle } from './harness.mjs';
+import { pathToFileURL } from 'node:url';
+import { drive, folder, launch, open, PROGRAM, settle, tasksDuring, until } from './harness.mjs';
 
-const [, , snapshot, other] = process.argv;
+const [, , snapshot, other, scripts] = process.argv;
 const out = path.join(folder, 'bench.html');
+const say = (label, text) => console.log(label.padEnd(34) + text);
 const seconds = (args) => {
   const before = process.hrtime.bigint();
   execFileSync(PROGRAM, args, { stdio: ['ignore', 'ignore', 'inherit'] });
   return Number(process.hrtime.bigint() - before) / 1e9;
 };
 
+const ms = (v) => v.toFixed(0).padStart(3) + ' ms';
+const figures = (f) => f.rate.toFixed(0).padStart(3) + ' frames/s, longest task ' + ms(f.clock) + ', of the processor ' + ms(f.processor) +
+  (f.long > 0 ? '; ' + f.long + ' (' + f.busy + ') of 50 ms and more' : '');
+
 const without = seconds(['diagnose', '--no-replay', snapshot]);
 const withHtml = seconds(['diagnose', '--no-replay', snapshot, '--html', out]);
 const bytes = fs.statSync(out).size;
-console.log('read and judge               ' + without.toFixed(2) + ' s');
-console.log('write the report             ' + (withHtml - without).toFixed(2) + ' s, ' + (bytes / 1e6).toFixed(2) + ' MB');
+say('read and judge', without.toFixed(2) + ' s');
+say('write the report', (withHtml - without).toFixed(2) + ' s, ' + (bytes / 1e6).toFixed(2) + ' MB');
 
 const page = await open(out);
 const paint = await page.evaluate(() => [performance.getEntriesByName('first-contentful-paint')[0].startTime, Plim.paintedAt]);
-console.log('first paint, views painted   ' + paint.map((v) => v.toFixed(0) + ' ms').join(', '));
-
-/** Change the state once a frame for a while: `change` is the source of a function of the share done. */
-async function drive(frames, change) {
-  const before = await page.evaluate(() => { Plim.slowest = 0; return [Plim.drawings, performance.now()]; });
-  await page.evaluate(`new Promise((done) => {
-    let i = 0; let last = performance.now(); window.gaps = [];
-    const step = ${change};
-    const frame = (now) => { window.gaps.push(now - last); last = now; if (i >= ${frames}) { done(); return; } step(i / ${frames}); i++; requestAnimationFrame(frame); };
-    requestAnimationFrame(frame); })`);
-  const after = await page.evaluate(() => [performance.now(), Math.max(...window.gaps.slice(2)), Plim.slowest]);
-  return (frames * 1000 / (after[0] - before[1])).toFixed(0) + ' frames/s, longest frame ' + after[1].toFixed(0) + ' ms, longest drawing ' + after[2].toFixed(0) + ' ms';
-}
+say('first paint, views painted', paint.map((v) => v.toFixed(0) + ' ms').join(', '));
 
 const n = await page.evaluate(() => Plim.data.meta.events);
-for (const tab of ['map', 'flame', 'life', 'blocks', 'events']) {
-  await page.evaluate((name) => Plim.set({ tab: name }), tab);
-  await settle(page, 100);
-  console.log('zoom the timeline, ' + tab.padEnd(10) + await drive(120, `(f) => Plim.showWindow(${n} * 0.3 * f, ${n} * (1 - 0.5 * f))`));
-  console.log('pan the timeline, ' + tab.padEnd(11) + await drive(120, `(f) => Plim.showWindow(${n} * 0.5 * f, ${n} * (0.1 + 0.5 * f))`));
-  console.log('move the moment, ' + tab.padEnd(12) + await drive(120, `(f) => Plim.set({ t: ${n} * f })`));
+const address = await page.evaluate(() => '0x' + Plim.data.blocks.addr[10].toString(16));
+const ZOOM = `(f) => Plim.showWindow(${n} * 0.3 * f, ${n} * (1 - 0.5 * f))`;
+const PAN = `(f) => Plim.showWindow(${n} * 0.5 * f, ${n} * (0.1 + 0.5 * f))`;
+const SCRUB = `(f) => Plim.set({ t: ${n} * f })`;
+const TYPE = "(f) => Plim.set({ q: 'module_1'.slice(0, Math.floor(f * 9)) })";
+const FILTER = '(f) => Plim.set({ min: String(Math.floor(f * 4e6)) })';
+const FIND = `(f) => Plim.set({ q: '${address}'.slice(0, 2 + Math.floor(f * 12)) })`;
+const SELECT = '(f) => { const b = Plim.data.blocks; Plim.selectBlock(b, Math.floor(f * b.addr.length)); }';
+const HOVER = `(f) => { const c = document.querySelector('[role=tabpanel]:not([hidden]) canvas'); if (c) { const r = c.getBoundingClientRect();
+  c.dispatchEvent(new MouseEvent('mousemove', { clientX: r.left + r.width * f, clientY: r.top + Math.min(150, r.height / 2) })); } }`;
+const COMPARE = `(f) => Plim.set({ t2: ${n} * f })`;
+const COLOUR = "(f) => Plim.set({ colour: ['state', 'age', 'site', 'kind', 'stream'][Math.floor(f * 5)] })";
+const DEEDS = [['zoom', ZOOM], ['pan', PAN], ['move the moment', SCRUB], ['type a search', TYPE], ['find an address', FIND],
+  ['filter by size', FILTER], ['select blocks', SELECT], ['hover', HOVER]];
+const PLAIN = { t2: null, q: '', min: '', sel: null, stack: 'ledger', colour: 'state' };
+
+/** All deeds in all views. The worst. */
+async function tour(label) {
+  const worst = { rate: Infinity, clock: 0, processor: 0, long: 0, busy: 0 };
+  const one = async (name, deed) => {
+    const f = await drive(page, 40, deed);
+    say(label + name, figures(f));
+    for (const what of ['clock', 'processor']) { worst[what] = Math.max(worst[what], f[what]); }
+    worst.rate = Math.min(worst.rate, f.rate);
+    worst.long += f.long;
+    worst.busy += f.busy;
+    await page.evaluate((plain) => { Plim.set(plain); Plim.showWindow(0, Plim.data.meta.events); }, PLAIN);
+    await settle(page, 200);
+  };
+  for (const tab of ['map', 'flame', 'life', 'blocks', 'events']) {
+    await page.evaluate((name) => Plim.set({ tab: name }), tab);
+    await settle(page, 200);
+    for (const [name, deed] of DEEDS) { await one(tab + ': ' + name, deed); }
+    if (tab === 'map') { await one('map: colour by', COLOUR); }
+    if (tab === 'flame') { await one('flame: compare', COMPARE); }
+  }
+  await one('play', "(f) => { if (f === 0) { document.querySelector('#moment button').click(); } if (f > 0.98 && document.querySelector('#moment button[aria-pressed=true]')) { document.querySelector('#moment button').click(); } }");
+  for (const way of ['site', 'kind', 'stream', 'blocks']) {
+    for (const [name, deed] of [['zoom', ZOOM], ['pan', PAN], ['move the moment', SCRUB], ['type a search', TYPE]]) {
+      await page.evaluate((v) => Plim.set({ stack: v, tab: 'map' }), way);
+      await settle(page, 200);
+      await one('stacked by ' + way + ': ' + name, deed);
+    }
+  }
+  say(label + 'the worst of all', figures(worst));
+  return worst;
 }
-await page.evaluate(() => Plim.set({ tab: 'map' }));
-for (const way of ['site', 'blocks']) {
-  await page.evaluate((name) => Plim.set({ stack: name }), way);
-  await settle(page, 100);
-  console.log('zoom, stacked by ' + way.padEnd(12) + await drive(120, `(f) => Plim.showWindow(${n} * 0.3 * f, ${n} * (1 - 0.5 * f))`));
+
+const here = await tour('');
+const cdp = await page.context().newCDPSession(page);
+await cdp.send('Emulation.setCPUThrottlingRate', { rate: 4 });
+await tour('slow, ');
+await cdp.send('Emulation.setCPUThrottlingRate', { rate: 1 });
+
+/** PyTorch's page with its scripts from a folder: time until it is drawn, and the longest tasks then and when zoomed. */
+async function openOther() {
+  const context = await (await launch()).newContext({ viewport: { width: 1280, height: 800 } });
+  const peer = await context.newPage();
+  await peer.route(/^https?:/, (route) => {
+    const file = path.join(scripts, path.basename(new URL(route.request().url()).pathname));
+    return fs.existsSync(file) ? route.fulfill({ path: file, contentType: 'text/javascript', headers: { 'access-control-allow-origin': '*' } }) : route.abort();
+  });
+  const before = performance.now();
+  const tasks = await tasksDuring(peer, async () => {
+    await peer.goto(pathToFileURL(path.resolve(other)).href, { timeout: 300000 });
+    await until(peer, () => document.querySelectorAll('svg path, svg polygon, canvas').length > 2, 300000);
+    await settle(peer, 100);
+  });
+  const opened = performance.now() - before;
+  const zoomed = await tasksDuring(peer, async () => {
+    await peer.mouse.move(500, 300);
+    for (let i = 0; i < 20; i++) { await peer.mouse.wheel(0, i < 10 ? -200 : 200); }
+    await settle(peer, 500);
+  });
+  return { opened, opening: tasks.clock, zooming: zoomed.clock };
 }
+
 if (other) {
-  console.log('PyTorch\'s trace_plot page    ' + (fs.statSync(other).size / 1e6).toFixed(1) + ' MB: ' + (fs.statSync(other).size / bytes).toFixed(0) + ' times as large');
+  say('PyTorch\'s trace_plot page', (fs.statSync(other).size / 1e6).toFixed(1) + ' MB: ' + (fs.statSync(other).size / bytes).toFixed(0) + ' times as large');
+}
+if (scripts) {
+  const peer = await openOther();
+  say('  opened and drawn', (peer.opened / 1000).toFixed(2) + ' s: ' + (peer.opened / paint[1]).toFixed(0) + ' times as long; longest task ' + peer.opening.toFixed(0) + ' ms');
+  say('  zoomed', 'longest task ' + peer.zooming.toFixed(0) + ' ms, ' + (peer.zooming / here.clock).toFixed(1) + ' times our worst');
 }
 process.exit(0);

@@ -61,10 +61,16 @@ export async function violations(page) {
 }
 
 let browser = null;
-/** A page of the report, its drawings done. Errors of the console and refused requests are kept in page.complaints. */
-export async function open(address, options = {}) {
+/** The browser; started once. */
+export async function launch() {
   browser = browser || await chromium.launch({ executablePath: CHROMIUM, args: ['--headless', '--no-sandbox', '--disable-gpu',
     '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run', '--force-color-profile=srgb', '--font-render-hinting=none'] });
+  return browser;
+}
+
+/** A page of the report, its drawings done. Errors of the console and refused requests are kept in page.complaints. */
+export async function open(address, options = {}) {
+  await launch();
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: 'reduce', colorScheme: options.dark ? 'dark' : 'light' });
   const page = await context.newPage();
   page.complaints = [];
@@ -86,12 +92,52 @@ export async function until(page, predicate, ms = 30000) {
   }
 }
 
-/** Wait until what was asked for is drawn: two frames, and the debounced ones. */
+/** Wait until what was asked for is drawn: a frame and a task for the change, and a few frames for the drawings. */
 export async function settle(page, ms = 0) {
-  await page.evaluate((wait) => new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))), wait)), ms);
+  await page.evaluate(async (wait) => {
+    const task = (t) => new Promise((done) => setTimeout(done, t));
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    await task(wait);
+    await frame();
+    for (let i = 0; i < 3; i++) {
+      await task(0);
+      await frame();
+    }
+  }, ms);
 }
 
 export const state = (page) => page.evaluate(() => JSON.parse(JSON.stringify(Plim.state)));
+
+/**
+ * Run something while the browser records what its threads do. Of the page's main thread: the longest task by the clock and by
+ * the processor's time (which other programs do not lengthen) in ms, and how many took 50 ms and more by either.
+ */
+export async function tasksDuring(page, body) {
+  const browser = await launch();
+  await browser.startTracing(page, { categories: ['disabled-by-default-devtools.timeline', '__metadata'] });
+  await body();
+  const { traceEvents: events } = JSON.parse((await browser.stopTracing()).toString());
+  const thread = (e) => e.pid + '/' + e.tid;
+  const main = new Set(events.filter((e) => e.name === 'thread_name' && e.args.name === 'CrRendererMain').map(thread));
+  const tasks = events.filter((e) => e.name === 'RunTask' && e.dur > 0 && main.has(thread(e)));
+  const most = (name) => tasks.reduce((m, e) => Math.max(m, (e[name] || 0) / 1000), 0);
+  const long = (name) => tasks.filter((e) => e[name] >= 50000).length;
+  return { clock: most('dur'), processor: most('tdur'), long: long('dur'), busy: long('tdur') };
+}
+
+/** Change the state once a frame: `change` is the source of a function of the share done. Frames a second and longest task. */
+export async function drive(page, frames, change) {
+  let rate = 0;
+  const tasks = await tasksDuring(page, async () => {
+    rate = await page.evaluate(`new Promise((done) => {
+      const begin = performance.now(); let i = 0;
+      const step = ${change};
+      const frame = () => { if (i >= ${frames}) { done(${frames} * 1000 / (performance.now() - begin)); return; } step(i / ${frames}); i++; requestAnimationFrame(frame); };
+      requestAnimationFrame(frame); })`);
+    await settle(page, 250);
+  });
+  return { rate, ...tasks };
+}
 
 /* ---- TAP ---- */
 

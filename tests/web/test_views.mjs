@@ -159,8 +159,10 @@ test('the blocks of the moment are listed, and the search narrows them', async (
   await settle(page, 250);
   const some = await text('#panel-blocks .note');
   check(some.includes('match the filter') && some !== all, all + ' / ' + some);
-  const labels = await page.locator('#t-blocks tbody tr td:last-child').allInnerTexts();
-  check(labels.length > 0 && labels.every((l) => l.includes('load_weights')), 'a row does not match');
+  await until(page, () => { /* rows come a few in each frame */
+    const labels = [...document.querySelectorAll('#t-blocks tbody tr td:last-child')].map((c) => c.textContent);
+    return labels.length > 0 && labels.every((l) => l.includes('load_weights'));
+  });
   await page.fill('#filters input[data-name=min]', '10 GiB');
   await settle(page, 250);
   check((await text('#panel-blocks .note')).startsWith('0 live blocks'), await text('#panel-blocks .note'));
