@@ -32,10 +32,12 @@ class AfterImport(importlib.abc.MetaPathFinder):
         hook = self.hooks.get(fullname)
         if hook is None:
             return None
-        for finder in sys.meta_path:
+        # Those before us were asked already; one of them may be a finder like this one, and ask us.
+        finders = list(sys.meta_path)
+        for finder in finders[finders.index(self) + 1:] if self in finders else []:
             find = getattr(finder, "find_spec", None)
             spec: Optional[importlib.machinery.ModuleSpec] = None
-            if finder is not self and find is not None:
+            if find is not None:
                 spec = find(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
@@ -72,8 +74,11 @@ class Loader(importlib.abc.Loader):
 
 def run_hidden_sitecustomize(here: str) -> None:
     """Python runs the first `sitecustomize` on its path: run the one that the one in the folder `here` hides."""
-    others = [p for p in sys.path if os.path.abspath(p or ".") != os.path.abspath(here)]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    folders = [os.path.abspath(p or ".") for p in sys.path]
+    if here not in folders:
+        return
+    behind = folders[folders.index(here) + 1:]  # those before may be such hooks too, which ran this one
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", [p for p in behind if p != here])
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
         sys.modules["sitecustomize"] = module

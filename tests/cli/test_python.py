@@ -144,6 +144,26 @@ class QuietTest(Case):
         self.assertTrue(out.splitlines()[1].endswith("importlib_external"), "the module keeps its own loader")
 
 
+    def test_start_hooks_of_several_tools(self):
+        """start hooks of several tools that hide each other all run, once each, in any order"""
+        own = self.folder / "own"
+        own.mkdir()
+        (own / "sitecustomize.py").write_text("print('own')")
+        other = self.folder / "other"  # as dryrun has one
+        other.mkdir()
+        (other / "sitecustomize.py").write_text(textwrap.dedent("""
+            import os, sys
+            from plimsoll import _hooks
+            sys.meta_path.insert(0, _hooks.AfterImport({"torch": lambda m: print("other")}, print))
+            _hooks.run_hidden_sitecustomize(os.path.dirname(os.path.abspath(__file__)))
+        """))
+        for folders in ((PACKAGE, other, own), (other, PACKAGE, own)):
+            out = self.python("import torch; torch.cuda.init(); print(len(torch._C.observers))", PLIMSOLL_ATTACH="1",
+                              PYTHONPATH=":".join(map(str, [*folders, self.folder])))
+            self.assertEqual(out.split(), ["own", "other", "1"], folders)
+            self.assertEqual(self.err, "")
+
+
 class AttachTest(Case):
     PROGRAM = """
         import sys, torch, plimsoll

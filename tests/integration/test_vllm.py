@@ -6,6 +6,7 @@ real client, and on cards that are too small. Dummy weights, a model folder made
 import json
 import os
 import pathlib
+import pickle
 import re
 import signal
 import socket
@@ -22,6 +23,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import plimtest  # noqa: E402
 import test_simgpu_torch  # noqa: E402
 import tiny_model  # noqa: E402
+
+sys.path.insert(0, str(plimtest.ROOT / "python"))
+from plimsoll import _share  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
@@ -94,6 +98,23 @@ class VllmTest(unittest.TestCase):
         self.assertEqual(out["total"] - out["free"], out["reserved"] + CONTEXT)
         self.assertEqual(run["outcome"], "fits")
 
+    def attached(self):
+        """The environment with attach switched on, and a session folder."""
+        root = pathlib.Path(self.folder.name)
+        (root / "session").mkdir()
+        return dict(self.env, PLIMSOLL_ATTACH="1", PLIMSOLL_ATTACH_DIR=str(root / "snapshots"),
+                    PLIMSOLL_RECORD_DIR=str(root / "session"),
+                    PYTHONPATH=str(pathlib.Path(test_simgpu_torch.BUILD) / "python"))
+
+    def look_from_outside(self, env):
+        """(pid of the one process that shows its allocator, the snapshot that it took when it was asked)."""
+        names = list(pathlib.Path(env["PLIMSOLL_RECORD_DIR"]).glob("*.plimattach"))
+        self.assertEqual(len(names), 1, names)
+        seen = _share.File.from_buffer_copy(names[0].read_bytes())
+        self.assertGreater(seen.device[0].reserved, tiny_model.weight_bytes("1b"))
+        self.assertEqual(seen.device[0].device_total, H100)
+        return seen.pid, _share.request(seen.pid, 120, env["PLIMSOLL_RECORD_DIR"])
+
     def wait_until_healthy(self, server, port, log):
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
@@ -113,8 +134,9 @@ class VllmTest(unittest.TestCase):
         command = self.dryrun("h100-80gb", "vllm", "serve", self.model, "--load-format", "dummy",
                               "--max-model-len", "8192", "--enforce-eager", "--gpu-memory-utilization", "0.9", "--host",
                               "127.0.0.1", "--port", port)
+        env = self.attached()
         with open(log, "wb") as sink:
-            server = subprocess.Popen(command, stdout=sink, stderr=sink, env=self.env)
+            server = subprocess.Popen(command, stdout=sink, stderr=sink, env=env)
         try:
             self.wait_until_healthy(server, port, log)
             client = subprocess.run([self.python, str(HERE / "vllm_programs.py"), "client",
@@ -127,6 +149,7 @@ class VllmTest(unittest.TestCase):
             self.assertEqual(answers["refused"], 400)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
                 self.assertIn("vllm:generation_tokens_total", answer.read().decode())
+            attached, snapshot = self.look_from_outside(env)
         finally:
             server.send_signal(signal.SIGTERM)
             try:
@@ -142,6 +165,12 @@ class VllmTest(unittest.TestCase):
         engines = [p for p in run["processes"] if p["used_cuda"]]
         self.assertEqual(len(engines), 1, run["processes"])
         self.assertGreater(len(run["processes"]), 1, "API server and engine are processes of their own")
+        self.assertEqual(attached, engines[0]["pid"], "only the engine shows figures")
+        facts = json.loads(pickle.loads(pathlib.Path(snapshot).read_bytes())["plimsoll"])
+        self.assertEqual((facts["pid"], facts["kind"]), (attached, "request"))
+        self.assertEqual(facts["versions"]["vllm"], "0.33.0")
+        judged = plimtest.run("diagnose", "--format", "json", snapshot)
+        self.assertEqual(json.loads(judged.stdout)["verdict"]["class"], "healthy", judged.stderr)
         tokens = int(re.search(r"GPU KV cache size: ([\d,]+) tokens", log.read_text(errors="replace"))
                      .group(1).replace(",", ""))
         cache = self.check_cache(tokens, H100)
