@@ -162,6 +162,9 @@ static bool rule_path(const struct view *v, struct plim_span *span)
     if ((*p != '/' && !home) || is_alnum(before) || strchr("._-/~<>", before) != NULL) {
         return false; /* in the middle of a relative path, or behind a piece that was taken */
     }
+    if (before == ':' && v->n - v->at > 1 && p[1] == '/') {
+        return false; /* the rest of a URL: its own rule has seen it */
+    }
     size_t n = path_length(v, v->at);
     if (n < 2 || is_public_path(p, n)) {
         return false;
@@ -387,20 +390,27 @@ static bool is_random_letter(char c)
     return is_alnum(c) || c == '+' || c == '=' || c == '/';
 }
 
-/* 32 letters or more, of three kinds and without the look of a word, or hexadecimal. */
+static int letter_class(char c)
+{
+    return isdigit((unsigned char)c)   ? 0
+           : isupper((unsigned char)c) ? 1
+           : isalpha((unsigned char)c) ? 2
+                                       : 3;
+}
+
+/* 32 letters or more: hexadecimal, or of changing kinds. In random letters more than every second one is of another
+ * kind than the one before, in names made of words every third at most. */
 static bool rule_random(const struct view *v, struct plim_span *span)
 {
     size_t n = run(v, v->at, is_random_letter);
     const char *p = v->text + v->at;
-    size_t digits = 0, upper = 0, lower = 0, hex = 0;
+    size_t digits = 0, hex = 0, changes = 0;
     for (size_t i = 0; i < n; i++) {
         digits += isdigit((unsigned char)p[i]) != 0;
-        upper += isupper((unsigned char)p[i]) != 0;
-        lower += islower((unsigned char)p[i]) != 0;
         hex += isxdigit((unsigned char)p[i]) != 0;
+        changes += i > 0 && letter_class(p[i]) != letter_class(p[i - 1]);
     }
-    bool looks =
-        (digits >= 4 && upper >= 4 && lower >= 4) || (hex == n && digits >= 4 && digits < n);
+    bool looks = (digits >= 2 && changes * 5 >= n * 2) || (hex == n && digits >= 4 && digits < n);
     return n >= 32 && looks && take(span, v->at, n, PLIM_PRIVATE_SECRET, "<secret>");
 }
 
