@@ -253,15 +253,18 @@ static void read_dtype(struct plim__config *c, const struct plim__node *root,
     }
 }
 
+/* A wrapper's own word goes before its language model's, as in transformers; then the classes'. */
 static void read_tied(struct plim__config *c, const struct plim__node *root,
                       const struct plim__node *node)
 {
     static const char keys[] = "tie_word_embeddings tie_embedding";
-    bool in_node = plim__has(c, node, keys);
-    bool in_root = root->object != node->object && plim__has(c, root, keys);
-    bool tied = plim__flag(c, in_node || !in_root ? node : root, keys, false);
-    if (in_node && in_root && plim__flag(c, root, keys, tied) != tied) {
-        plim__note(c, "tie_word_embeddings differs between the file and %s; the latter is taken",
+    bool nested = root->object != node->object;
+    bool in_root = plim__has(c, root, keys);
+    bool in_node = nested && plim__has(c, node, keys);
+    bool inner = plim__flag(c, node, keys, false);
+    bool tied = in_root || (nested && !in_node) ? plim__flag(c, root, keys, inner) : inner;
+    if (in_node && in_root && inner != tied) {
+        plim__note(c, "tie_word_embeddings differs between the file and %s; the former is taken",
                    node->path);
     }
     c->g->tied = tied;
@@ -352,7 +355,8 @@ static enum plim_status finish(struct plim__config *c)
 
 static void read_all(struct plim__config *c, const struct plim_geometry_options *opts)
 {
-    struct plim__node root = plim__node_of(c, c->root, "", "");
+    const char *type = json_string_value(json_object_get(c->root, "model_type"));
+    struct plim__node root = plim__node_of(c, c->root, "", type != NULL ? type : "");
     struct plim__node node = language_node(c, &root);
     if (c->st == PLIM_OK) {
         choose_family(c, &root, &node, opts->assume);

@@ -35,9 +35,10 @@ static uint32_t kv_heads_of(struct plim__config *c, const struct plim__node *nod
         uint32_t given = plim__u32(c, &inner, "kv_heads", "kv_n_heads");
         return given != 0 ? given : heads;
     }
-    uint32_t kv = plim__u32_at(c, node, "kv_heads", keys, i, n);
+    bool own = plim__family_has(c->family, MHA);
+    uint32_t kv = own ? 0 : plim__u32_at(c, node, "kv_heads", keys, i, n);
     if (kv == 0) {
-        plim__origin(c, "kv_heads", "as many as heads: the file has none", PLIM_ORIGIN_RULE, heads);
+        plim__origin(c, "kv_heads", "as many as heads", PLIM_ORIGIN_RULE, heads);
         kv = heads;
     }
     return kv;
@@ -54,7 +55,12 @@ static void latent_attention(struct plim__config *c, const struct plim__node *no
     l->kv_lora_rank = plim__need(c, node, "kv_lora_rank", "kv_lora_rank");
     l->qk_nope_dim = plim__need(c, node, "qk_nope_dim", "qk_nope_head_dim");
     l->qk_rope_dim = plim__need(c, node, "qk_rope_dim", "qk_rope_head_dim");
-    l->v_head_dim = plim__need(c, node, "v_head_dim", "v_head_dim");
+    l->v_head_dim = plim__u32(c, node, "v_head_dim", "v_head_dim");
+    if (l->v_head_dim == 0) {
+        l->v_head_dim = c->g->hidden / l->heads;
+        plim__origin(c, "v_head_dim", "hidden / heads: the file has none", PLIM_ORIGIN_RULE,
+                     l->v_head_dim);
+    }
     l->head_dim = l->qk_nope_dim + l->qk_rope_dim;
     l->kv_heads = l->heads;
     if (strcmp(c->g->family, "deepseek_v32") == 0) {
@@ -162,6 +168,7 @@ static void share_kv(struct plim__config *c, const struct plim__node *node)
     }
     uint32_t first = g->n_layers - shared;
     for (uint32_t i = first; i < g->n_layers; i++) {
+        g->layers[i].kv_from = first - 1; /* even where no layer of its kind went before */
         for (uint32_t k = 0; k < first; k++) {
             if (g->layers[k].mixer == g->layers[i].mixer) {
                 g->layers[i].kv_from = k;
@@ -193,11 +200,14 @@ static void state_space(struct plim__config *c, const struct plim__node *node, s
     bool plain = strcmp(c->g->family, "mamba2") == 0;
     l->state_heads =
         plim__need(c, node, "state_heads", plain ? "num_heads" : "mamba_num_heads mamba_n_heads");
-    json_t *dim = plim__get(c, node, plain ? "head_dim" : "mamba_head_dim mamba_d_head", NULL);
-    l->state_rows =
-        json_is_string(dim) && inner + expand > 0
-            ? (inner != 0 ? inner : expand * c->g->hidden) / l->state_heads /* "auto" */
-            : plim__need(c, node, "state_rows", plain ? "head_dim" : "mamba_head_dim mamba_d_head");
+    const char *dim = plain ? "head_dim" : "mamba_head_dim mamba_d_head";
+    bool automatic = !json_is_integer(plim__get(c, node, dim, NULL)); /* absent or "auto" */
+    uint32_t all = inner != 0 ? inner : expand * c->g->hidden;
+    l->state_rows = automatic && !plain && l->state_heads != 0
+                        ? all / l->state_heads
+                        : plim__need(c, node, "state_rows", dim);
+    l->state_norm =
+        strcmp(c->g->family, "falcon_h1") != 0 || plim__flag(c, node, "mamba_rms_norm", false);
     l->state_groups = plim__need(c, node, "state_groups", "n_groups mamba_n_groups");
     l->conv_channels = l->state_heads * l->state_rows + 2 * l->state_groups * state;
 }

@@ -227,6 +227,14 @@ static void vision_sizes(struct plim__config *c, const struct plim__node *node,
         v->intermediate =
             ratio > 0 && ratio <= 64 ? (uint32_t)((double)v->hidden * ratio) : 4 * v->hidden;
     }
+    v->head_dim =
+        strcmp(v->kind, "gemma4") == 0 ? plim__u32(c, node, "vision.head_dim", "head_dim") : 0;
+    v->kv_heads = strcmp(v->kind, "gemma4") == 0
+                      ? plim__u32(c, node, "vision.kv_heads", "num_key_value_heads")
+                      : v->heads;
+    if (v->head_dim == 0 && v->heads != 0) {
+        v->head_dim = v->hidden / v->heads;
+    }
     v->patch = plim__need(c, node, "vision.patch", "patch_size spatial_patch_size");
     v->temporal_patch = plim__u32(c, node, "vision.temporal_patch", "temporal_patch_size");
     v->merge = plim__u32(c, node, "vision.merge", "spatial_merge_size");

@@ -23,6 +23,7 @@
     X(QK_NORM_EACH) /* q/k norms with weights for each head */                                     \
     X(QK_NORM_BIAS)                                                                                \
     X(ATTENTION_GATE) /* queries come with a gate of the same size */                              \
+    X(MHA)            /* as many KV heads as heads, whatever the file says */                      \
     X(FUSED_QKV)      /* files hold queries, keys and values in one tensor */                      \
     X(FUSED_UP)       /* files hold gate and up in one tensor */                                   \
     X(SINKS)          /* one learned sink a head */                                                \

@@ -88,6 +88,7 @@ struct plim_layer {
     uint32_t state_rows;   /* MAMBA1: 1; MAMBA2: head dim; GATED_DELTA: value dim */
     uint32_t state_cols;   /* state size; GATED_DELTA: key dim */
     uint32_t state_groups; /* MAMBA2: groups of B and C; GATED_DELTA: key heads */
+    bool state_norm;       /* MAMBA2: a gated norm before the output projection */
     uint32_t state_rank;   /* MAMBA1: dt rank; KDA: low rank of the gates */
 
     /* Cross attention to `cross_tokens` of an encoder (Whisper, Mllama), beside or instead of the mixer */
@@ -171,6 +172,8 @@ struct plim_vision {
     uint32_t hidden;
     uint32_t intermediate;
     uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t head_dim;
     uint32_t patch;          /* pixels */
     uint32_t temporal_patch; /* frames; 0 or 1: still images */
     uint32_t merge;          /* patches merged along each side before the language model */

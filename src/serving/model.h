@@ -8,6 +8,7 @@
  * bytes are what their headers list, when there are any.
  */
 
+#include "format/tensors.h"
 #include "serving/geometry.h"
 #include "serving/weights.h"
 
@@ -30,6 +31,7 @@ struct plim_model {
     uint64_t stored_dtype_bytes[PLIM_DTYPE_COUNT];
     uint64_t largest_shard_bytes; /* of one file: what a loader may need at once */
     uint32_t shards;
+    struct plim_tensors tensors; /* GGUF: of all parts, for engines that place layers one by one */
 };
 
 /**

@@ -74,7 +74,7 @@ static void put_mamba2(struct plim__weights *w, const struct plim_layer *l)
     for (int i = 0; i < 3; i++) { /* dt_bias, A_log, D */
         plim__put_vector(w, R, "mamba.heads", l->state_heads, 1, PLIM_SPLIT_ROWS);
     }
-    if (strcmp(g->family, "falcon_h1") != 0) {
+    if (l->state_norm) {
         plim__put_vector(w, R, "mamba.norm", inner, 1, PLIM_SPLIT_ROWS);
     }
     plim__put(w, R, "mamba.out_proj", NULL, h, inner, PLIM_SPLIT_COLS);

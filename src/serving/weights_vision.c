@@ -48,12 +48,16 @@ static void put_block(struct plim__weights *w, const struct block *b)
 {
     const struct plim_vision *v = &w->g->vision;
     uint64_t h = v->hidden;
+    uint64_t q = (uint64_t)v->heads * v->head_dim;
+    uint64_t kv = (uint64_t)v->kv_heads * v->head_dim;
     for (int i = 0; i < 3; i++) {
-        plim__put(w, V, "visual.attn.qkv", "qkv_proj", h, h, PLIM_SPLIT_ROWS);
+        uint64_t rows = i == 0 ? q : kv;
+        plim__put(w, V, "visual.attn.qkv", "qkv_proj", rows, h, PLIM_SPLIT_ROWS);
         plim__last(w)->piece = b->fused_qkv && i > 0;
-        plim__put_bias(w, b->attention_bias, V, "visual.attn.qkv", "qkv_proj", h, PLIM_SPLIT_ROWS);
+        plim__put_bias(w, b->attention_bias, V, "visual.attn.qkv", "qkv_proj", rows,
+                       PLIM_SPLIT_ROWS);
     }
-    put_linear(w, "visual.attn.proj", h, h, b->attention_bias, PLIM_SPLIT_COLS);
+    put_linear(w, "visual.attn.proj", h, q, b->attention_bias, PLIM_SPLIT_COLS);
     if (b->gated) {
         put_linear(w, "visual.mlp.gate_proj", v->intermediate, h, b->mlp_bias, PLIM_SPLIT_ROWS);
     }
@@ -178,7 +182,7 @@ static void put_gemma4(struct plim__weights *w)
                      PLIM_SPLIT_NONE);
     put_blocks(w, &(struct block){.gated = true, .norms = 4});
     for (uint32_t i = 0; i < 2 * v->depth; i++) {
-        put_norm(w, "visual.self_attn.qk_norm", v->hidden / v->heads, false);
+        put_norm(w, "visual.self_attn.qk_norm", v->head_dim, false);
     }
     put_linear(w, "embed_vision.embedding_projection", w->g->hidden, v->hidden, false,
                PLIM_SPLIT_NONE);

@@ -27,6 +27,8 @@ olmo olmo2 olmo3 olmoe granite granitemoe granitemoehybrid granitemoeshared star
 smollm3 ernie4_5 ernie4_5_moe hunyuan_v1_dense hunyuan_v1_moe seed_oss mimo_v2_flash minimax minimax_m2 kimi_linear
 lfm2 lfm2_moe arcee apertus whisper ministral ministral3 nemotron
 qwen2_vl_vision qwen2_5_vl_vision qwen3_vl_vision qwen3_vl_moe_vision qwen3_5_vision qwen3_5_moe_vision
+gemma3 gemma3n gemma4 llama4 llava llava_next mistral3 paligemma qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe
+qwen3_5 qwen3_5_moe
 siglip_vision_model clip_vision_model pixtral gemma4_vision llama4_vision_model
 """.split()
 
