@@ -60,6 +60,7 @@ STAGES = [
     Stage("format", ["tools/lint.sh format"], tools=["clang-format-16"]),
     Stage("shell", ["tools/lint.sh shell"], tools=["shellcheck"]),
     Stage("spelling", ["tools/lint.sh spelling"], tools=["codespell"]),
+    Stage("python", ["tools/python_lint.sh"]),
     Stage("portable", ["tools/lint.sh portable"], needs=["build"]),
     Stage("tests", [tests("build")], needs=["build"], tests="build"),
     Stage("install", ["tools/check_install.sh build"], needs=["build"]),

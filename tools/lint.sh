@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Linters. tools/lint.sh [format|shell|spelling|portable|tidy|cppcheck]...   without names: all of these; `analyze`, for
+# Linters. tools/lint.sh [format|shell|spelling|python|portable|tidy|cppcheck]...   without names: all of these; `analyze`, for
 # people, only when it is named.
 # `tools/lint.sh fix` rewrites the C files in the project's format.
 set -euo pipefail
@@ -52,14 +52,15 @@ lint_cppcheck() {
 }
 
 if [[ $# -eq 0 ]]; then
-    set -- format shell spelling portable tidy cppcheck
+    set -- format shell spelling python portable tidy cppcheck
 fi
 for name in "$@"; do
     case $name in
     format | shell | spelling | portable | tidy | analyze | cppcheck) "lint_$name" ;;
+    python) tools/python_lint.sh ;;
     fix) c_files | xargs clang-format-16 -i ;;
     *)
-        echo "usage: tools/lint.sh [format|shell|spelling|portable|tidy|analyze|cppcheck|fix]..." >&2
+        echo "usage: tools/lint.sh [format|shell|spelling|python|portable|tidy|analyze|cppcheck|fix]..." >&2
         exit 64
         ;;
     esac

@@ -194,14 +194,16 @@ class Attachment:
                     facts = self.take(drop.name("snapshot.pickle"), kind, failure, settings.bytes)
                     drop.facts({**facts, **_facts.private()})
                 path = os.path.join(drop.path, "snapshot.pickle")
+                told = f"left {drop.path}, of which an incident in {incidents} is made"
                 _keep.prune(_keep.drops(incidents), settings.files, settings.bytes)
                 _keep.finish_incidents(incidents)
             else:
                 folder = settings.folder()
                 path = os.path.join(folder, _keep.name_of(kind, self.taken))
                 self.take(path, kind, failure, settings.bytes)
+                told = f"wrote {path}; plimsoll diagnose reads it"
                 _keep.prune(_keep.snapshots(folder), settings.files, settings.bytes)
-            say(f"snapshot {self.taken}", f"wrote {path}; plimsoll diagnose reads it")
+            say(f"snapshot {self.taken}", told)
         except Exception as error:
             path, result = None, getattr(error, "errno", None) or errno.EIO
             say("write", f"no snapshot could be written: {error}")
