@@ -86,7 +86,7 @@ enum plim_status plim__trace_head_get(const uint8_t *p, size_t n, struct plim_tr
 
 #define HEAD_CHECK 40 /* offset of the checksum over what is before it */
 
-static void put_frame_head(uint8_t *p, const struct plim_frame *f)
+static void put_frame_head(uint8_t *p, const struct plim_trace_frame *f)
 {
     put32(p, PLIM_FRAME_SYNC);
     p[4] = f->kind;
@@ -101,13 +101,13 @@ static void put_frame_head(uint8_t *p, const struct plim_frame *f)
     put32(p + HEAD_CHECK, (uint32_t)plim_hash_bytes(p, HEAD_CHECK));
 }
 
-bool plim__frame_head_get(const uint8_t *p, struct plim_frame *out)
+bool plim__frame_head_get(const uint8_t *p, struct plim_trace_frame *out)
 {
     if (get32(p) != PLIM_FRAME_SYNC ||
         get32(p + HEAD_CHECK) != (uint32_t)plim_hash_bytes(p, HEAD_CHECK)) {
         return false;
     }
-    *out = (struct plim_frame){
+    *out = (struct plim_trace_frame){
         .kind = p[4],
         .codec = p[5],
         .stored = get32(p + 8),
@@ -121,7 +121,7 @@ bool plim__frame_head_get(const uint8_t *p, struct plim_frame *out)
            out->items <= out->raw;
 }
 
-enum plim_status plim__frame_put(struct plim_buf *out, struct plim_frame *frame,
+enum plim_status plim__frame_put(struct plim_buf *out, struct plim_trace_frame *frame,
                                  struct plim_str payload, struct plim_err *err)
 {
     if (payload.n > PLIM_FRAME_RAW_MAX) {
@@ -151,7 +151,7 @@ enum plim_status plim__frame_put(struct plim_buf *out, struct plim_frame *frame,
 }
 
 /* Exactly frame->raw bytes, decompressed. */
-static enum plim_status unpack(const struct plim_frame *frame, const uint8_t *p,
+static enum plim_status unpack(const struct plim_trace_frame *frame, const uint8_t *p,
                                struct plim_buf *out, struct plim_err *err)
 {
     size_t want = frame->raw;
@@ -169,7 +169,7 @@ static enum plim_status unpack(const struct plim_frame *frame, const uint8_t *p,
                 : plim__fail(err, PLIM_E_DATA, "the packing of a frame is broken");
 }
 
-enum plim_status plim__frame_payload(const struct plim_frame *frame, const uint8_t *p,
+enum plim_status plim__frame_payload(const struct plim_trace_frame *frame, const uint8_t *p,
                                      struct plim_buf *out, struct plim_err *err)
 {
     plim_buf_reset(out);

@@ -45,7 +45,7 @@ enum plim_frame_codec {
     PLIM_FRAME_CODECS
 };
 
-struct plim_frame {
+struct plim_trace_frame {
     uint8_t kind;      /* enum plim_frame_kind, or one that this version does not know */
     uint8_t codec;     /* enum plim_frame_codec */
     uint32_t stored;   /* payload bytes in the file */
@@ -57,8 +57,8 @@ struct plim_frame {
 };
 
 /* A frame and the offset of its head in the file. */
-struct plim_frame_place {
-    struct plim_frame frame;
+struct plim_trace_place {
+    struct plim_trace_frame frame;
     uint64_t at;
 };
 
@@ -84,20 +84,21 @@ plim__trace_head_get(const uint8_t *p, size_t n, struct plim_trace_head *out, st
  * @frame: kind, items, first_ns and span_us; the rest is filled in.
  * Errors: PLIM_E_BUDGET a payload of more than PLIM_FRAME_RAW_MAX; PLIM_E_NOMEM.
  */
-PLIM_MUST_USE enum plim_status plim__frame_put(struct plim_buf *out, struct plim_frame *frame,
+PLIM_MUST_USE enum plim_status plim__frame_put(struct plim_buf *out, struct plim_trace_frame *frame,
                                                struct plim_str payload, struct plim_err *err);
 
 /** plim__frame_head_get() - the head in the PLIM_FRAME_HEAD_BYTES bytes at p; false when there is none
  * (wrong mark, wrong checksum, impossible sizes). */
-bool plim__frame_head_get(const uint8_t *p, struct plim_frame *out);
+bool plim__frame_head_get(const uint8_t *p, struct plim_trace_frame *out);
 
 /**
  * plim__frame_payload() - check and unpack the payload at p [frame->stored].
  * @out: reset, then filled with frame->raw bytes.
  * Errors: PLIM_E_DATA wrong checksum or broken packing; PLIM_E_UNSUPPORTED unknown codec; PLIM_E_NOMEM.
  */
-PLIM_MUST_USE enum plim_status plim__frame_payload(const struct plim_frame *frame, const uint8_t *p,
-                                                   struct plim_buf *out, struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim__frame_payload(const struct plim_trace_frame *frame,
+                                                   const uint8_t *p, struct plim_buf *out,
+                                                   struct plim_err *err);
 
 /* -- varints and columns ------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ struct row {
     uint64_t at, kind, stored, items, first_ns, span_us;
 };
 
-void plim__index_put(struct plim_buf *out, const struct plim_frame_place *places, size_t n)
+void plim__index_put(struct plim_buf *out, const struct plim_trace_place *places, size_t n)
 {
     struct row *rows = calloc(n + 1, sizeof(*rows));
     if (rows == NULL) {
@@ -31,7 +31,7 @@ void plim__index_put(struct plim_buf *out, const struct plim_frame_place *places
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const struct plim_frame *f = &places[i].frame;
+        const struct plim_trace_frame *f = &places[i].frame;
         rows[i] = (struct row){places[i].at, f->kind, f->stored, f->items, f->first_ns, f->span_us};
     }
 #define X(id, coding, field)                                                                       \
@@ -105,19 +105,19 @@ static enum plim_status add_rows(struct plim_str payload, size_t n, struct plim_
     *good = take_rows(payload, rows, n);
     for (size_t i = 0; *good && i < n && st == PLIM_OK; i++) {
         const struct row *r = &rows[i];
-        struct plim_frame f = {.kind = (uint8_t)r->kind,
-                               .stored = (uint32_t)r->stored,
-                               .items = (uint32_t)r->items,
-                               .first_ns = r->first_ns,
-                               .span_us = (uint32_t)r->span_us};
-        st = plim_vec_push(&index->places, err, (struct plim_frame_place){f, r->at});
+        struct plim_trace_frame f = {.kind = (uint8_t)r->kind,
+                                     .stored = (uint32_t)r->stored,
+                                     .items = (uint32_t)r->items,
+                                     .first_ns = r->first_ns,
+                                     .span_us = (uint32_t)r->span_us};
+        st = plim_vec_push(&index->places, err, (struct plim_trace_place){f, r->at});
     }
     free(rows);
     return st;
 }
 
 /* The whole frame at an offset; *good is false when there is none. */
-static enum plim_status frame_at(int fd, uint64_t at, struct plim_frame *frame,
+static enum plim_status frame_at(int fd, uint64_t at, struct plim_trace_frame *frame,
                                  struct plim_buf *payload, bool *good, struct plim_err *err)
 {
     uint8_t head[PLIM_FRAME_HEAD_BYTES];
@@ -145,7 +145,7 @@ static enum plim_status frame_at(int fd, uint64_t at, struct plim_frame *frame,
 static enum plim_status read_sealed(int fd, struct plim_trace_index *index, struct plim_buf *buf,
                                     struct plim_err *err)
 {
-    struct plim_frame frame;
+    struct plim_trace_frame frame;
     off_t end = lseek(fd, 0, SEEK_END);
     if (end < (off_t)(PLIM_TRACE_HEAD_BYTES + PLIM_TRAILER_BYTES)) {
         return PLIM_OK;
@@ -170,7 +170,7 @@ static enum plim_status read_sealed(int fd, struct plim_trace_index *index, stru
 }
 
 /* The next place at or behind `at` where a head stands; *found is false at the end of the file. */
-static enum plim_status find_head(int fd, uint64_t *at, struct plim_frame *frame, bool *found,
+static enum plim_status find_head(int fd, uint64_t *at, struct plim_trace_frame *frame, bool *found,
                                   struct plim_err *err)
 {
     uint8_t *bytes = malloc(SCAN_BYTES);
@@ -202,7 +202,7 @@ static enum plim_status rebuild(int fd, struct plim_trace_index *index, struct p
     uint64_t at = PLIM_TRACE_HEAD_BYTES;
     off_t end = lseek(fd, 0, SEEK_END);
     while (at < (uint64_t)end) {
-        struct plim_frame frame;
+        struct plim_trace_frame frame;
         bool found;
         uint64_t from = at;
         PLIM_TRY(find_head(fd, &at, &frame, &found, err));
@@ -213,7 +213,7 @@ static enum plim_status rebuild(int fd, struct plim_trace_index *index, struct p
         }
         index->damaged += at - from;
         if (frame.kind != PLIM_FRAME_INDEX && frame.kind != PLIM_FRAME_TRAILER) {
-            PLIM_TRY(plim_vec_push(&index->places, err, (struct plim_frame_place){frame, at}));
+            PLIM_TRY(plim_vec_push(&index->places, err, (struct plim_trace_place){frame, at}));
         }
         at = behind;
     }
@@ -250,7 +250,7 @@ void plim_trace_index_fini(struct plim_trace_index *index)
 size_t plim_trace_index_from(const struct plim_trace_index *index, uint64_t ns)
 {
     for (size_t i = 0; i < index->places.n; i++) {
-        const struct plim_frame *f = &index->places.items[i].frame;
+        const struct plim_trace_frame *f = &index->places.items[i].frame;
         if (f->kind == PLIM_FRAME_EVENTS &&
             plim_add_sat(f->first_ns, (uint64_t)f->span_us * 1000) >= ns) {
             return i;

@@ -15,12 +15,12 @@
     52u /* the last bytes of a sealed file: a frame that says where the index is */
 
 /* Payloads, for the writer. */
-void plim__index_put(struct plim_buf *out, const struct plim_frame_place *places, size_t n);
+void plim__index_put(struct plim_buf *out, const struct plim_trace_place *places, size_t n);
 void plim__trailer_put(struct plim_buf *out, uint64_t index_at);
 
 struct plim_trace_index {
     struct plim_trace_head head;
-    PLIM_VEC(struct plim_frame_place)
+    PLIM_VEC(struct plim_trace_place)
     places;           /* in the order of the file, index and trailer left out */
     bool sealed;      /* the file has its index */
     uint64_t damaged; /* bytes that are no frame, a torn one at the end included */

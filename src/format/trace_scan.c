@@ -76,8 +76,8 @@ void plim_trace_scan_close(struct plim_trace_scan *scan)
 }
 
 /* To the next head; false in *found when the source ends before there is one. */
-static enum plim_status find_head(struct plim_trace_scan *s, struct plim_frame *frame, bool *found,
-                                  struct plim_err *err)
+static enum plim_status find_head(struct plim_trace_scan *s, struct plim_trace_frame *frame,
+                                  bool *found, struct plim_err *err)
 {
     for (uint64_t skipped = 0;; skipped++) {
         size_t got;
@@ -97,7 +97,7 @@ static enum plim_status find_head(struct plim_trace_scan *s, struct plim_frame *
 }
 
 /* What to do with a whole frame: hand it out, or not. */
-static enum plim_status judge(struct plim_trace_scan *s, const struct plim_frame *frame,
+static enum plim_status judge(struct plim_trace_scan *s, const struct plim_trace_frame *frame,
                               bool *wanted, struct plim_err *err)
 {
     *wanted = frame->kind == PLIM_FRAME_FACTS || frame->kind == PLIM_FRAME_EVENTS;
@@ -127,7 +127,7 @@ static void step_over(struct plim_trace_scan *s, size_t whole)
 }
 
 enum plim_status plim_trace_scan_next(struct plim_trace_scan *s, bool *more,
-                                      struct plim_frame *frame, struct plim_str *payload,
+                                      struct plim_trace_frame *frame, struct plim_str *payload,
                                       struct plim_err *err)
 {
     for (*more = false;;) {

@@ -44,7 +44,7 @@ void plim_trace_scan_close(struct plim_trace_scan *scan);
  * of the source.
  */
 PLIM_MUST_USE enum plim_status plim_trace_scan_next(struct plim_trace_scan *scan, bool *more,
-                                                    struct plim_frame *frame,
+                                                    struct plim_trace_frame *frame,
                                                     struct plim_str *payload, struct plim_err *err);
 
 #endif

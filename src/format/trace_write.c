@@ -61,7 +61,7 @@ enum plim_status plim_trace_create(const char *path, uint64_t created_ns,
     return PLIM_OK;
 }
 
-enum plim_status plim_trace_append(struct plim_trace_writer *w, struct plim_frame frame,
+enum plim_status plim_trace_append(struct plim_trace_writer *w, struct plim_trace_frame frame,
                                    struct plim_str payload, struct plim_err *err)
 {
     plim_buf_reset(&w->out);
@@ -69,7 +69,7 @@ enum plim_status plim_trace_append(struct plim_trace_writer *w, struct plim_fram
     PLIM_TRY(plim_vec_reserve(&w->places, 1, err));
     uint64_t at = w->size;
     PLIM_TRY(append_bytes(w, plim_buf_str(&w->out), err));
-    w->places.items[w->places.n++] = (struct plim_frame_place){frame, at};
+    w->places.items[w->places.n++] = (struct plim_trace_place){frame, at};
     return PLIM_OK;
 }
 
@@ -77,14 +77,14 @@ enum plim_status plim_trace_seal(struct plim_trace_writer *w, struct plim_err *e
 {
     struct plim_buf payload = {0};
     uint64_t at = w->size;
-    struct plim_frame frame = {.kind = PLIM_FRAME_INDEX, .items = (uint32_t)w->places.n};
+    struct plim_trace_frame frame = {.kind = PLIM_FRAME_INDEX, .items = (uint32_t)w->places.n};
     plim__index_put(&payload, w->places.items, w->places.n);
     enum plim_status st = plim_buf_status(&payload, err);
     st = st == PLIM_OK ? plim_trace_append(w, frame, plim_buf_str(&payload), err) : st;
     if (st == PLIM_OK) {
         plim_buf_reset(&payload);
         plim__trailer_put(&payload, at);
-        frame = (struct plim_frame){.kind = PLIM_FRAME_TRAILER, .items = 1};
+        frame = (struct plim_trace_frame){.kind = PLIM_FRAME_TRAILER, .items = 1};
         st = plim_trace_append(w, frame, plim_buf_str(&payload), err);
     }
     plim_buf_fini(&payload);

@@ -17,7 +17,7 @@
 struct plim_trace_writer {
     int fd;
     uint64_t size;                            /* bytes of whole frames in the file */
-    PLIM_VEC(struct plim_frame_place) places; /* for the index */
+    PLIM_VEC(struct plim_trace_place) places; /* for the index */
     struct plim_buf out;                      /* the frame being made */
 };
 
@@ -30,8 +30,8 @@ PLIM_MUST_USE enum plim_status plim_trace_create(const char *path, uint64_t crea
 /** plim_trace_append() - one frame. Errors: PLIM_E_IO (os_errno says why; the file ends with the frame
  * before, and the next call may work), PLIM_E_BUDGET, PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim_trace_append(struct plim_trace_writer *w,
-                                                 struct plim_frame frame, struct plim_str payload,
-                                                 struct plim_err *err);
+                                                 struct plim_trace_frame frame,
+                                                 struct plim_str payload, struct plim_err *err);
 
 /** plim_trace_seal() - the index and its trailer, and onto the disk. Nothing may follow. */
 PLIM_MUST_USE enum plim_status plim_trace_seal(struct plim_trace_writer *w, struct plim_err *err);

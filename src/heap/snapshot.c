@@ -38,6 +38,7 @@ void plim_snapshot_fini(struct plim_snapshot *snapshot)
     plim_vec_foreach (device, &snapshot->devices) {
         plim_heap_fini(&device->heap);
         plim_vec_fini(&device->trace.events);
+        plim_outside_fini(&device->outside);
     }
     plim_vec_fini(&snapshot->devices);
     plim_vec_fini(&snapshot->streams);

@@ -12,6 +12,7 @@
 
 #include "base/intern.h"
 #include "heap/heap.h"
+#include "heap/outside.h"
 
 /* X(name, text as PyTorch writes it). Order is fixed: recorded in our own trace format. */
 #define PLIM_ACTION_MAP(X)                                                                         \
@@ -67,6 +68,7 @@ struct plim_trace {
 struct plim_device {
     struct plim_heap heap;
     struct plim_trace trace;
+    struct plim_outside outside; /* what the allocator does not know, when a recorder was there */
 };
 
 struct plim_annotation { /* external_annotations: a named span's start or end */
@@ -108,7 +110,15 @@ struct plim_unknown_key {
     uint64_t times; /* how often it was seen */
 };
 
+/* What the blocks of a snapshot are. */
+enum plim_level {
+    PLIM_LEVEL_BLOCKS,    /* what a caching allocator handed out */
+    PLIM_LEVEL_DRIVER,    /* what a program got from the driver, call by call */
+    PLIM_LEVEL_ALLOCATOR, /* what a caching allocator got from the driver: its cache is in them */
+};
+
 struct plim_snapshot {
+    enum plim_level level;
     struct plim_intern strings;
     struct plim_stacks stacks;
     PLIM_VEC(int64_t) streams;           /* stream index -> handle as recorded */

@@ -33,12 +33,12 @@ static struct plim_str payload_of(unsigned i, char *room)
     return (struct plim_str){room, n};
 }
 
-static struct plim_frame frame_of(unsigned i)
+static struct plim_trace_frame frame_of(unsigned i)
 {
-    return (struct plim_frame){.kind = i % 4 == 0 ? PLIM_FRAME_FACTS : PLIM_FRAME_EVENTS,
-                               .items = i == 5 ? 0 : 1,
-                               .first_ns = 1000000 * i,
-                               .span_us = 500};
+    return (struct plim_trace_frame){.kind = i % 4 == 0 ? PLIM_FRAME_FACTS : PLIM_FRAME_EVENTS,
+                                     .items = i == 5 ? 0 : 1,
+                                     .first_ns = 1000000 * i,
+                                     .span_us = 500};
 }
 
 static char *temporary(void)
@@ -85,7 +85,7 @@ static unsigned scan_bytes(struct plim_str bytes, bool seen[FRAMES], struct plim
         return 0;
     }
     while (more) {
-        struct plim_frame frame;
+        struct plim_trace_frame frame;
         struct plim_str payload;
         char room[400];
         assert_ok(plim_trace_scan_next(&scan, &more, &frame, &payload, NULL));
@@ -199,7 +199,7 @@ static void an_index_is_read_or_rebuilt_the_same(void **state)
     assert_int_equal(sealed.places.n, FRAMES);
     assert_int_equal(rebuilt.places.n, FRAMES);
     for (size_t i = 0; i < FRAMES; i++) {
-        const struct plim_frame_place *a = &sealed.places.items[i], *b = &rebuilt.places.items[i];
+        const struct plim_trace_place *a = &sealed.places.items[i], *b = &rebuilt.places.items[i];
         assert_int_equal(a->at, b->at);
         assert_int_equal(a->frame.kind, b->frame.kind);
         assert_int_equal(a->frame.stored, b->frame.stored);
