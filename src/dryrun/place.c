@@ -6,6 +6,7 @@
 #include "dryrun/dryrun.h"
 
 #include "base/bytes.h"
+#include "base/env.h"
 #include "base/num.h"
 
 #include <ctype.h>
@@ -16,14 +17,6 @@
 #include <stdlib.h>
 #include <strings.h>
 #include <unistd.h>
-
-extern char **environ;
-
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name); // NOLINT(concurrency-mt-unsafe): before any thread starts
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
 
 /* ---- cards */
 
@@ -141,37 +134,18 @@ enum plim_status plim_dryrun_check_gpu(const char *gpu, struct plim_err *err)
 
 #define LIBRARY "libplimsoll-simgpu.so"
 
-static bool holds_it(const char *folder)
-{
-    char path[512];
-    int n = snprintf(path, sizeof(path), "%s/" LIBRARY, folder);
-    return n > 0 && (size_t)n < sizeof(path) && access(path, R_OK) == 0;
-}
-
 enum plim_status plim_dryrun_find(struct plim_arena *arena, struct plim_dryrun_place *out,
                                   struct plim_err *err)
 {
-    char self[400];
-    const char *folders[3] = {variable("PLIMSOLL_SIMGPU_DIR"), NULL, NULL};
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n > 0) {
-        self[n] = '\0';
-        char *slash = strrchr(self, '/');
-        if (slash != NULL) {
-            *slash = '\0';
-        }
-        folders[1] = plim_arena_sayf(arena, "%s/runtime/simgpu", self);
-        folders[2] = plim_arena_sayf(arena, "%s/../" PLIM_DRYRUN_LIBDIR "/plimsoll/simgpu", self);
-    }
-    for (size_t i = 0; i < PLIM_COUNT_OF(folders); i++) {
-        if (folders[i] != NULL && holds_it(folders[i])) {
-            *out = (struct plim_dryrun_place){
-                .core = plim_arena_sayf(arena, "%s/" LIBRARY, folders[i]),
-                .shells = plim_arena_sayf(arena, "%s/shells", folders[i]),
-                .start = plim_arena_sayf(arena, "%s/start", folders[i]),
-            };
-            return plim_arena_status(arena, err);
-        }
+    const char *folder = plim_own_folder(arena, "PLIMSOLL_SIMGPU_DIR", "runtime/simgpu",
+                                         "../" PLIM_DRYRUN_LIBDIR "/plimsoll/simgpu", LIBRARY);
+    if (folder != NULL) {
+        *out = (struct plim_dryrun_place){
+            .core = plim_arena_sayf(arena, "%s/" LIBRARY, folder),
+            .shells = plim_arena_sayf(arena, "%s/shells", folder),
+            .start = plim_arena_sayf(arena, "%s/start", folder),
+        };
+        return plim_arena_status(arena, err);
     }
     enum plim_status st = plim__fail(err, PLIM_E_NOINPUT, "the simulated GPU is not installed");
     plim__err_hint(err, "build the whole project, or name its folder in PLIMSOLL_SIMGPU_DIR");
@@ -179,46 +153,6 @@ enum plim_status plim_dryrun_find(struct plim_arena *arena, struct plim_dryrun_p
 }
 
 /* ---- environment */
-
-struct env {
-    PLIM_VEC(char *) vars;
-    struct plim_arena *arena;
-};
-
-/* Add NAME=value, taking out what was there under that name. */
-static enum plim_status put(struct env *env, const char *name, const char *value,
-                            struct plim_err *err)
-{
-    size_t n = strlen(name);
-    uint32_t keep = 0;
-    for (uint32_t i = 0; i < env->vars.n; i++) {
-        char *have = env->vars.items[i];
-        if (strncmp(have, name, n) != 0 || have[n] != '=') {
-            env->vars.items[keep++] = have;
-        }
-    }
-    env->vars.n = keep;
-    struct plim_str text;
-    PLIM_TRY(plim_arena_str(
-        env->arena, plim_str_from(plim_arena_sayf(env->arena, "%s=%s", name, value)), &text, err));
-    return plim_vec_push(&env->vars, err, (char *)text.p);
-}
-
-/* Add NAME=value:what was there. */
-static enum plim_status put_before(struct env *env, const char *name, const char *value,
-                                   struct plim_err *err)
-{
-    const char *before = variable(name);
-    return put(env, name,
-               before == NULL ? value : plim_arena_sayf(env->arena, "%s:%s", value, before), err);
-}
-
-/* A default: nothing when the user has set it. */
-static enum plim_status put_default(struct env *env, const char *name, const char *value,
-                                    struct plim_err *err)
-{
-    return variable(name) != NULL ? PLIM_OK : put(env, name, value, err);
-}
 
 /* readdir() on a stream of our own. */
 static const struct dirent *next_entry(DIR *dir)
@@ -244,25 +178,26 @@ static const char *preload(const struct plim_dryrun_place *place, struct plim_ar
     return list;
 }
 
-static enum plim_status put_settings(struct env *env, const struct plim_dryrun_setup *setup,
+static enum plim_status put_settings(struct plim_env *env, const struct plim_dryrun_setup *setup,
                                      const char *folder, struct plim_err *err)
 {
-    PLIM_TRY(put(env, "PLIMSOLL_SIM_GPU", setup->gpu, err));
-    PLIM_TRY(put(env, "PLIMSOLL_SIM_STATE", plim_arena_sayf(env->arena, "%s/books", folder), err));
-    PLIM_TRY(put(env, "PLIMSOLL_DRYRUN_DIR", folder, err));
-    PLIM_TRY(put(env, "PLIMSOLL_SIM_EXTERNAL",
-                 plim_arena_sayf(env->arena, "%" PRIu64, setup->external), err));
+    PLIM_TRY(plim_env_put(env, "PLIMSOLL_SIM_GPU", setup->gpu, err));
+    PLIM_TRY(plim_env_put(env, "PLIMSOLL_SIM_STATE",
+                          plim_arena_sayf(env->arena, "%s/books", folder), err));
+    PLIM_TRY(plim_env_put(env, "PLIMSOLL_DRYRUN_DIR", folder, err));
+    PLIM_TRY(plim_env_put(env, "PLIMSOLL_SIM_EXTERNAL",
+                          plim_arena_sayf(env->arena, "%" PRIu64, setup->external), err));
     if (setup->has_context) {
-        PLIM_TRY(put(env, "PLIMSOLL_SIM_CONTEXT",
-                     plim_arena_sayf(env->arena, "%" PRIu64, setup->context), err));
+        PLIM_TRY(plim_env_put(env, "PLIMSOLL_SIM_CONTEXT",
+                              plim_arena_sayf(env->arena, "%" PRIu64, setup->context), err));
     }
     if (setup->history != 0) {
-        PLIM_TRY(put(env, "PLIMSOLL_DRYRUN_HISTORY",
-                     plim_arena_sayf(env->arena, "%" PRIu64, setup->history), err));
+        PLIM_TRY(plim_env_put(env, "PLIMSOLL_DRYRUN_HISTORY",
+                              plim_arena_sayf(env->arena, "%" PRIu64, setup->history), err));
     }
     if (setup->conf != NULL) { /* the old name for old releases */
-        PLIM_TRY(put(env, "PYTORCH_ALLOC_CONF", setup->conf, err));
-        PLIM_TRY(put(env, "PYTORCH_CUDA_ALLOC_CONF", setup->conf, err));
+        PLIM_TRY(plim_env_put(env, "PYTORCH_ALLOC_CONF", setup->conf, err));
+        PLIM_TRY(plim_env_put(env, "PYTORCH_CUDA_ALLOC_CONF", setup->conf, err));
     }
     return PLIM_OK;
 }
@@ -272,28 +207,22 @@ enum plim_status plim_dryrun_environment(const struct plim_dryrun_setup *setup,
                                          struct plim_arena *arena, char ***out,
                                          struct plim_err *err)
 {
-    struct env env = {.arena = arena};
-    enum plim_status st = PLIM_OK;
-    for (char **p = environ; *p != NULL && st == PLIM_OK; p++) {
-        st = plim_vec_push(&env.vars, err, *p);
-    }
+    struct plim_env env;
+    enum plim_status st = plim_env_copy(&env, arena, err);
     if (st != PLIM_OK) {
         goto done;
     }
-    PLIM_TRY_GOTO(st, put_before(&env, "LD_PRELOAD", preload(place, arena), err), done);
-    PLIM_TRY_GOTO(st, put_before(&env, "LD_LIBRARY_PATH", place->shells, err), done);
-    PLIM_TRY_GOTO(st, put_before(&env, "PYTHONPATH", place->start, err), done);
+    /* Behind what is preloaded already: a recorder sees the calls before the device does. */
+    PLIM_TRY_GOTO(st, plim_env_put_last(&env, "LD_PRELOAD", preload(place, arena), err), done);
+    PLIM_TRY_GOTO(st, plim_env_put_first(&env, "LD_LIBRARY_PATH", place->shells, err), done);
+    PLIM_TRY_GOTO(st, plim_env_put_first(&env, "PYTHONPATH", place->start, err), done);
     PLIM_TRY_GOTO(st, put_settings(&env, setup, folder, err), done);
     /* Triton looks for the driver in this folder; vLLM has code that needs values from the device. */
-    PLIM_TRY_GOTO(st, put_default(&env, "TRITON_LIBCUDA_PATH", place->shells, err), done);
-    PLIM_TRY_GOTO(st, put_default(&env, "VLLM_USE_V2_MODEL_RUNNER", "0", err), done);
-    PLIM_TRY_GOTO(st, put_default(&env, "VLLM_USE_FLASHINFER_SAMPLER", "0", err), done);
-    void *array;
-    PLIM_TRY_GOTO(st, plim_arena_array(arena, env.vars.n + 1, sizeof(char *), &array, err), done);
-    memcpy(array, env.vars.items, env.vars.n * sizeof(char *));
-    *out = array;
-    st = plim_arena_status(arena, err);
+    PLIM_TRY_GOTO(st, plim_env_put_default(&env, "TRITON_LIBCUDA_PATH", place->shells, err), done);
+    PLIM_TRY_GOTO(st, plim_env_put_default(&env, "VLLM_USE_V2_MODEL_RUNNER", "0", err), done);
+    PLIM_TRY_GOTO(st, plim_env_put_default(&env, "VLLM_USE_FLASHINFER_SAMPLER", "0", err), done);
+    st = plim_env_done(&env, out, err);
 done:
-    plim_vec_fini(&env.vars);
+    plim_env_fini(&env);
     return st;
 }

@@ -60,7 +60,8 @@ static enum plim_status look(struct plim_content *c, struct plim_source *below,
     if (c->kind == PLIM_CONTENT_OTHER) {
         return PLIM_E_DATA;
     }
-    if (c->kind == PLIM_CONTENT_PICKLE || c->kind == PLIM_CONTENT_JSON) {
+    if (c->kind == PLIM_CONTENT_PICKLE || c->kind == PLIM_CONTENT_JSON ||
+        c->kind == PLIM_CONTENT_TRACE) {
         c->source = view;
         return PLIM_OK;
     }

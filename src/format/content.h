@@ -27,7 +27,7 @@ struct plim_content {
     struct plim_source decoders[PLIM_WRAPPINGS];  /* owned, [wrappings] */
     unsigned wrappings;
     struct plim_source *source;  /* the plain content; in `views` */
-    enum plim_content_kind kind; /* PICKLE or JSON */
+    enum plim_content_kind kind; /* PICKLE, JSON or TRACE */
     char names[40];              /* "gzip, " for each wrapping, outermost first */
 };
 

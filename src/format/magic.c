@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "base/str.h"
+#include "format/trace_frame.h"
 
 #define HOW_TO_DUMP "a snapshot is written by torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"
 #define UNPACK      "unpack it first and name the snapshot inside"
@@ -33,6 +34,7 @@ static bool known_magic(const uint8_t *p, size_t n, enum plim_content_kind *kind
          "7zXZ\0",
          6, PLIM_CONTENT_XZ},
         {"\x80", 1, PLIM_CONTENT_PICKLE},
+        {PLIM_TRACE_MAGIC, sizeof(PLIM_TRACE_MAGIC) - 1, PLIM_CONTENT_TRACE},
     };
     for (size_t i = 0; i < PLIM_COUNT_OF(rows); i++) {
         if (starts(p, n, rows[i].magic, rows[i].length)) {

@@ -11,6 +11,7 @@
 enum plim_content_kind {
     PLIM_CONTENT_PICKLE,
     PLIM_CONTENT_JSON,
+    PLIM_CONTENT_TRACE, /* of plimsoll record */
     PLIM_CONTENT_GZIP,
     PLIM_CONTENT_ZSTD,
     PLIM_CONTENT_XZ,

@@ -7,6 +7,7 @@
 #include "format/content.h"
 #include "format/json_read.h"
 #include "format/pickle.h"
+#include "format/trace_build.h"
 #include "heap/check.h"
 
 #include <stdio.h>
@@ -91,7 +92,9 @@ enum plim_status plim_snapshot_read(struct plim_source *source,
     struct plim_read_limits bounds = effective(limits);
     enum plim_status st = plim__content_open(&content, source, err);
     if (st == PLIM_OK) {
-        st = read_window(&content, &bounds, out, err);
+        st = content.kind == PLIM_CONTENT_TRACE
+                 ? plim_trace_read(content.source, &bounds, NULL, out, err)
+                 : read_window(&content, &bounds, out, err);
         if (st != PLIM_OK && content.wrappings > 0 && err && err->pos != PLIM_POS_NONE) {
             plim__err_where(err, "%s: inside %.*s: byte", source->name,
                             (int)strlen(content.names) - 2, content.names);

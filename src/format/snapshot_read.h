@@ -7,7 +7,8 @@
  *
  * The wrapping is recognised by its first bytes, never by the file's name: a pickle (protocols 0 to
  * 5), JSON (a whole snapshot, or the list that torch.cuda.memory_snapshot() returns), gzip, zstd or
- * xz around one of these, and the HTML page that PyTorch's viewer tool writes (base64 in a script).
+ * xz around one of these, and the HTML page that PyTorch's viewer tool writes (base64 in a script). A
+ * trace of `plimsoll record` is read as well (trace_build.h).
  * What is something else (a model checkpoint, a GGUF file, text, an empty file) is refused by name.
  *
  * The input is hostile: nothing in it is executed, opcodes that could call code are refused with their

@@ -9,7 +9,6 @@
 
 #include "base/num.h"
 #include "format/trace_owners.h"
-#include "heap/check.h"
 #include "heap/ranges.h"
 
 #include <stdio.h>
@@ -474,7 +473,6 @@ enum plim_status plim_trace_build(const struct plim_recording *r,
         plim_snapshot_fini(&b.snap);
         return st;
     }
-    plim_snapshot_check(&b.snap);
     *out = b.snap;
     return PLIM_OK;
 }

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the rings lie while a command runs; see record.h. */
+
+#include "record/record.h"
+
+#include "base/env.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define PREFIX       "plimsoll-record-"
+#define MEMORY_FILES "/dev/shm"
+#define ROOM         (UINT64_C(64) << 20) /* bytes that should be free for the rings */
+
+/* readdir() on a stream of our own. */
+static const struct dirent *next_entry(DIR *dir)
+{
+    return readdir(dir); // NOLINT(concurrency-mt-unsafe)
+}
+
+/* Remove the files of a folder, then the folder. */
+static void empty(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    while (dir != NULL && (entry = next_entry(dir)) != NULL) {
+        (void)unlinkat(dirfd(dir), entry->d_name, 0); /* "." and ".." refuse */
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    (void)rmdir(folder);
+}
+
+/* Whether a process that has a file in the folder is alive. */
+static bool in_use(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    bool alive = false;
+    while (dir != NULL && !alive && (entry = next_entry(dir)) != NULL) {
+        char path[512];
+        struct plim_shm_reader reader;
+        size_t n = strlen(entry->d_name), suffix = strlen(PLIM_SHM_SUFFIX);
+        if (n <= suffix || strcmp(entry->d_name + n - suffix, PLIM_SHM_SUFFIX) != 0) {
+            continue;
+        }
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        if (plim_shm_open(&reader, path, false) == 0) {
+            alive = plim_shm_alive(&reader);
+            plim_shm_close(&reader);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return alive;
+}
+
+/* Folders of ours whose recording was killed and whose processes are gone. */
+static void remove_stale(const char *parent)
+{
+    DIR *dir = opendir(parent);
+    const struct dirent *entry;
+    while (dir != NULL && (entry = next_entry(dir)) != NULL) {
+        char path[512];
+        struct stat info;
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
+            fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+            continue;
+        }
+        (void)snprintf(path, sizeof(path), "%s/%s", parent, entry->d_name);
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && !in_use(path)) {
+            empty(path);
+        }
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+}
+
+static bool roomy(const char *parent)
+{
+    struct statvfs info;
+    return statvfs(parent, &info) == 0 && access(parent, W_OK | X_OK) == 0 &&
+           (uint64_t)info.f_bavail * info.f_frsize >= ROOM;
+}
+
+enum plim_status plim_session_make(struct plim_session *out, struct plim_err *err)
+{
+    const char *tmp = plim_env_get("TMPDIR");
+    const char *parent = roomy(MEMORY_FILES)               ? MEMORY_FILES
+                         : tmp != NULL && strlen(tmp) < 120 ? tmp
+                                                            : "/tmp";
+    remove_stale(parent);
+    (void)snprintf(out->folder, sizeof(out->folder), "%s/" PREFIX "XXXXXX", parent);
+    if (mkdtemp(out->folder) == NULL) {
+        return plim__fail_errno(err, PLIM_E_CREATE, errno, "cannot make a folder in %s", parent);
+    }
+    out->fd = open(out->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (out->fd < 0 || flock(out->fd, LOCK_EX | LOCK_NB) != 0) {
+        int error = errno;
+        plim_session_remove(out);
+        return plim__fail_errno(err, PLIM_E_CREATE, error, "cannot lock a folder in %s", parent);
+    }
+    return PLIM_OK;
+}
+
+void plim_session_remove(struct plim_session *session)
+{
+    empty(session->folder);
+    if (session->fd >= 0) {
+        (void)close(session->fd);
+    }
+    session->fd = -1;
+}
