@@ -17,7 +17,7 @@ NOUNS = {"base", "heap"}
 INPUT = NOUNS | {"format", "alloc"}
 JUDGE = INPUT | {"replay", "serving"}
 REPORT = JUDGE | {"diagnose"}
-WORLD = {"device", "dryrun", "incident", "store"}
+WORLD = {"device", "dryrun", "incident", "record", "store"}
 
 MAY_INCLUDE = {
     "base": set(),
@@ -27,8 +27,9 @@ MAY_INCLUDE = {
     "replay": INPUT,
     "serving": INPUT,
     "diagnose": JUDGE,
-    "report": REPORT | {"dryrun", "incident"},
+    "report": REPORT | {"dryrun", "incident", "record"},
     "dryrun": REPORT | {"simgpu"},  # and the table of cards that the simulated device has
+    "record": INPUT,
     "device": NOUNS,
     "store": NOUNS,
     "incident": REPORT | {"report", "device"},

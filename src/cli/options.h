@@ -39,6 +39,8 @@
       "run an unmodified PyTorch program on a simulated GPU: does it fit?")                        \
     X(incident, "[INCIDENT|DIR]", 0, 1, 0,                                                         \
       "show, list, finish or pack what a failure left behind")                                     \
+    X(record, "-- CMD [ARG...]", 0, PLIM_VERB_ANY_ARGS, PLIM_VERB_COMMAND,                         \
+      "record every call that moves device memory, with its caller")                               \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -206,6 +208,22 @@
     X(S, max_bytes, SIZE, "max-bytes", 0, "SIZE", "8GiB",                                          \
       "with --finish: most bytes of all incidents in DIR; the oldest are removed")                 \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_record(X, S)                                                                  \
+    X(S, trace, TEXT, "trace", 'o', "FILE", "record.plt", "where to write the trace")              \
+    X(S, stacks, FLAG, "stacks", 0, NULL, NULL,                                                    \
+      "record the native stack of each call, not only the library")                                \
+    X(S, ring, SIZE, "ring", 0, "SIZE", NULL,                                                      \
+      "shared memory for events of each process that are not written yet")                         \
+    X(S, max_size, SIZE, "max-size", 0, "SIZE", NULL,                                              \
+      "largest trace; the command goes on behind it, and events are counted")                      \
+    X(S, max_time, DURATION, "max-time", 0, "TIME", NULL,                                          \
+      "longest time to record: 90s, 5m; the command goes on behind it")                            \
+    X(S, follow, FLAG, "follow", 0, NULL, NULL,                                                    \
+      "stay until the last recorded process has ended, not only the command")                      \
+    X(S, no_attach, FLAG, "no-attach", 0, NULL, NULL,                                              \
+      "do not record the history of PyTorch's allocator, nor a snapshot when it fails")            \
+    X(S, quiet, FLAG, "quiet", 'q', NULL, NULL, "no summary at the end")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

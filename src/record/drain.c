@@ -17,13 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BATCH_EVENTS  4096u                   /* written at once */
-#define BATCH_NS      UINT64_C(1000000000)    /* or when the first is so old */
-#define TURN_EVENTS   65536u                  /* most of one source in one turn: the others wait */
-#define FACTS_BYTES   (UINT32_C(4) << 20)     /* written at once */
-#define FACTS_KEPT    (UINT32_C(7) << 20)     /* most that wait for a full disk */
-#define ATTACH_NS     UINT64_C(1000000000)    /* between two looks at the Python side */
-#define POLL_EVENTS   1024u
+#define BATCH_EVENTS 4096u                /* written at once */
+#define BATCH_NS     UINT64_C(1000000000) /* or when the first is so old */
+#define TURN_EVENTS  65536u               /* most of one source in one turn: the others wait */
+#define FACTS_BYTES  (UINT32_C(4) << 20)  /* written at once */
+#define FACTS_KEPT   (UINT32_C(7) << 20)  /* most that wait for a full disk */
+#define ATTACH_NS    UINT64_C(1000000000) /* between two looks at the Python side */
+#define POLL_EVENTS  1024u
 
 uint64_t plim_record_now_ns(void)
 {
@@ -59,7 +59,7 @@ enum plim_status plim_drain_open(struct plim_drain *d, const struct plim_record_
 
 static bool disk_trouble(struct plim_drain *d, const struct plim_err *e)
 {
-    char text[200];
+    char text[400];
     (void)snprintf(text, sizeof(text),
                    "%s: the program goes on, events are counted until there is room again",
                    e->message);
@@ -88,7 +88,6 @@ static enum plim_status write_facts(struct plim_drain *d, struct plim_err *err)
     }
     return st;
 }
-
 
 /* First and last time of the batch; events of several processes need not be in order. */
 static void set_times(const struct plim_drain *d, struct plim_trace_frame *frame)
@@ -268,9 +267,9 @@ static enum plim_status say_end(struct plim_drain *d, const struct plim_source_f
     uint64_t lost = 0;
     (void)plim_shm_counters(&s->reader, &counters, &lost);
     struct plim_trace_ended end = {
-        .how = alive                                          ? PLIM_TRACE_END_UNKNOWN
+        .how = alive                                    ? PLIM_TRACE_END_UNKNOWN
                : s->reader.head.state == PLIM_SHM_ENDED ? PLIM_TRACE_END_ORDERLY
-                                                              : PLIM_TRACE_END_GONE,
+                                                        : PLIM_TRACE_END_GONE,
         .time_ns = real_now_ns(),
         .lost = lost,
         .unknown_frees = counters.unknown_frees,
@@ -366,8 +365,8 @@ static void replace_older(struct plim_drain *d, const struct plim_source_file *n
     const struct plim_shm_head *a = &newer->reader.head;
     plim_vec_foreach (s, &d->sources) {
         const struct plim_shm_head *b = &(*s)->reader.head;
-        (*s)->replaced |= a->pid == b->pid && a->start_ticks == b->start_ticks &&
-                          b->program < a->program;
+        (*s)->replaced |=
+            a->pid == b->pid && a->start_ticks == b->start_ticks && b->program < a->program;
     }
 }
 

@@ -24,13 +24,13 @@
 struct plim_record_setup {
     const char *const *command; /* [n_command] */
     size_t n_command;
-    const char *trace;     /* path of the trace file */
-    bool stacks;           /* native stacks of the callers */
-    bool no_attach;        /* leave the Python side out */
-    bool follow;           /* go on until the last process has ended, not only the command */
-    uint64_t ring_bytes;   /* of each process; 0: the recorder's default */
-    uint64_t max_bytes;    /* of the trace; 0: no limit. Behind it events are only counted */
-    uint64_t max_time_ns;  /* of recording; 0: no limit. Behind it events are only counted */
+    const char *trace;    /* path of the trace file */
+    bool stacks;          /* native stacks of the callers */
+    bool no_attach;       /* leave the Python side out */
+    bool follow;          /* go on until the last process has ended, not only the command */
+    uint64_t ring_bytes;  /* of each process; 0: the recorder's default */
+    uint64_t max_bytes;   /* of the trace; 0: no limit. Behind it events are only counted */
+    uint64_t max_time_ns; /* of recording; 0: no limit. Behind it events are only counted */
     void (*tell)(void *arg, const char *text); /* says once that something went wrong; not NULL */
     void *tell_arg;
 };
@@ -92,9 +92,9 @@ void plim_session_remove(struct plim_session *session);
 struct plim_source_file {
     char name[64]; /* PROCESS, without the suffix */
     struct plim_shm_reader reader;
-    uint32_t process; /* number in the trace */
-    bool done;        /* read to its end, and closed */
-    bool replaced;    /* the process is another program by now */
+    uint32_t process;    /* number in the trace */
+    bool done;           /* read to its end, and closed */
+    bool replaced;       /* the process is another program by now */
     uint8_t calls[8192]; /* bits: names that are in the trace */
     uint8_t libraries[8192];
     uint32_t stacks; /* rows that are in the trace */

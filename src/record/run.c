@@ -22,24 +22,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RECORDER  "libplimsoll-recorder.so"
-#define LEAST_MS  10u                      /* between two turns while events come */
-#define MOST_MS   160u                     /* while none come */
-#define GRACE_NS  UINT64_C(1000000000)     /* for processes that end with the command */
-#define LOOK_NS   UINT64_C(500000000)      /* between two looks for new processes, whatever inotify says */
+#define RECORDER "libplimsoll-recorder.so"
+#define LEAST_MS 10u                  /* between two turns while events come */
+#define MOST_MS  160u                 /* while none come */
+#define GRACE_NS UINT64_C(1000000000) /* for processes that end with the command */
+#define LOOK_NS  UINT64_C(500000000) /* between two looks for new processes, whatever inotify says */
 
 /* ---- environment */
 
 static enum plim_status find_recorder(struct plim_arena *arena, const char **path,
                                       struct plim_err *err)
 {
-    const char *folder =
-        plim_own_folder(arena, "PLIMSOLL_RECORDER_DIR", "runtime/recorder",
-                        "../" PLIM_RECORD_LIBDIR "/plimsoll/recorder", RECORDER);
+    const char *folder = plim_own_folder(arena, "PLIMSOLL_RECORDER_DIR", "runtime/recorder",
+                                         "../" PLIM_RECORD_LIBDIR "/plimsoll/recorder", RECORDER);
     if (folder == NULL) {
         enum plim_status st = plim__fail(err, PLIM_E_NOINPUT, "the recorder is not installed");
-        plim__err_hint(err,
-                       "build the whole project, or name its folder in PLIMSOLL_RECORDER_DIR");
+        plim__err_hint(err, "build the whole project, or name its folder in PLIMSOLL_RECORDER_DIR");
         return st;
     }
     *path = plim_arena_sayf(arena, "%s/" RECORDER, folder);
@@ -59,8 +57,8 @@ static enum plim_status put_attach(struct plim_env *env, struct plim_err *err)
     return plim_env_put_default(env, "PLIMSOLL_ATTACH", "1", err);
 }
 
-static enum plim_status make_environment(const struct plim_record_setup *setup,
-                                         const char *folder, struct plim_arena *arena, char ***out,
+static enum plim_status make_environment(const struct plim_record_setup *setup, const char *folder,
+                                         struct plim_arena *arena, char ***out,
                                          struct plim_err *err)
 {
     struct plim_env env;
@@ -110,8 +108,8 @@ static enum plim_status start(const struct plim_record_setup *setup, char **env,
     }
     (void)posix_spawnattr_setsigmask(&attributes, mask);
     (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    int error = posix_spawnp(pid, setup->command[0], NULL, &attributes,
-                             (char *const *)setup->command, env);
+    int error =
+        posix_spawnp(pid, setup->command[0], NULL, &attributes, (char *const *)setup->command, env);
     (void)posix_spawnattr_destroy(&attributes);
     if (error != 0) {
         enum plim_status st =
@@ -128,10 +126,10 @@ struct loop {
     struct plim_drain *drain;
     const struct plim_record_setup *setup;
     pid_t pid;
-    int signals;        /* signalfd */
-    int news;           /* inotify of the session, or -1 */
-    bool ended;         /* the command */
-    int status;         /* of wait */
+    int signals; /* signalfd */
+    int news;    /* inotify of the session, or -1 */
+    bool ended;  /* the command */
+    int status;  /* of wait */
     uint64_t ended_ns;
     uint64_t looked_ns; /* for new processes */
     unsigned wait_ms;
@@ -225,9 +223,9 @@ static enum plim_status run_command(const struct plim_record_setup *setup, char 
     }
     (void)pthread_sigmask(SIG_BLOCK, &set, &before);
     l.signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    enum plim_status st = l.signals >= 0 ? start(setup, env, &before, &l.pid, err)
-                                         : plim__fail_errno(err, PLIM_E_OS, errno,
-                                                            "cannot take signals");
+    enum plim_status st = l.signals >= 0
+                              ? start(setup, env, &before, &l.pid, err)
+                              : plim__fail_errno(err, PLIM_E_OS, errno, "cannot take signals");
     if (st == PLIM_OK) {
         st = loop_until_over(&l, err);
         out->exit_status = WIFEXITED(l.status) ? WEXITSTATUS(l.status) : 0;

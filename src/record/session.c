@@ -45,13 +45,13 @@ static bool in_use(const char *folder)
     const struct dirent *entry;
     bool alive = false;
     while (dir != NULL && !alive && (entry = next_entry(dir)) != NULL) {
-        char path[512];
+        char path[600];
         struct plim_shm_reader reader;
         size_t n = strlen(entry->d_name), suffix = strlen(PLIM_SHM_SUFFIX);
         if (n <= suffix || strcmp(entry->d_name + n - suffix, PLIM_SHM_SUFFIX) != 0) {
             continue;
         }
-        (void)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        (void)snprintf(path, sizeof(path), "%.300s/%s", folder, entry->d_name);
         if (plim_shm_open(&reader, path, false) == 0) {
             alive = plim_shm_alive(&reader);
             plim_shm_close(&reader);
@@ -69,14 +69,14 @@ static void remove_stale(const char *parent)
     DIR *dir = opendir(parent);
     const struct dirent *entry;
     while (dir != NULL && (entry = next_entry(dir)) != NULL) {
-        char path[512];
+        char path[400];
         struct stat info;
         if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
             fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
             continue;
         }
-        (void)snprintf(path, sizeof(path), "%s/%s", parent, entry->d_name);
+        (void)snprintf(path, sizeof(path), "%.120s/%s", parent, entry->d_name);
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && !in_use(path)) {
             empty(path);
@@ -100,7 +100,7 @@ static bool roomy(const char *parent)
 enum plim_status plim_session_make(struct plim_session *out, struct plim_err *err)
 {
     const char *tmp = plim_env_get("TMPDIR");
-    const char *parent = roomy(MEMORY_FILES)               ? MEMORY_FILES
+    const char *parent = roomy(MEMORY_FILES)                ? MEMORY_FILES
                          : tmp != NULL && strlen(tmp) < 120 ? tmp
                                                             : "/tmp";
     remove_stale(parent);

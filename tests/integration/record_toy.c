@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A program that is recorded without a device: it writes events into a ring of its own, as the recorder
+ * would. Event i has addr i and size toy_size(i), so that whoever reads them can say which are missing.
+ *
+ *     record_toy write FILE N [NANOSECONDS]    N events (0: without end) with a pause between them; FILE holds
+ *                                              the number of those published, for whoever comes after a kill
+ *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment
+ */
+
+#include "record_toy.h"
+
+#include "shm/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KILL_WITHIN_US 4000
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+static _Atomic uint64_t *counter(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof(uint64_t)) != 0) {
+        return NULL;
+    }
+    void *map = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    (void)close(fd);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static int write_events(const char *file, uint64_t n, uint64_t pause_ns)
+{
+    static const char *const calls[] = {"", "toyAlloc", "toyFree"};
+    const struct plim_shm_sizes sizes = {
+        .ring_slots = 1u << 12, .text_bytes = 4096, .libraries = 8, .stacks = 8, .frames = 64};
+    struct plim_shm_writer w;
+    const char *dir = getenv("PLIMSOLL_RECORD_DIR"); // NOLINT(concurrency-mt-unsafe)
+    _Atomic uint64_t *published = counter(file);
+    if (dir == NULL || published == NULL ||
+        plim__shm_create(&w, dir, &sizes, calls, 3, "toy") != 0) {
+        return 2;
+    }
+    uint32_t library = plim__shm_add_library(&w, 4096, 8192, "/lib/libtoy.so", PLIM_OWNER_OTHER);
+    for (uint64_t i = 1; n == 0 || i <= n; i++) {
+        struct plim_gpu_event e = {.time_ns = now_ns(),
+                                   .addr = i,
+                                   .size = toy_size(i),
+                                   .duration_ns = PLIM_DURATION_NONE,
+                                   .thread = (uint32_t)getpid(),
+                                   .call = 1,
+                                   .library = (uint16_t)library,
+                                   .kind = PLIM_EVENT_ALLOC,
+                                   .owner = PLIM_OWNER_OTHER};
+        while (!plim__shm_write(&w, &e)) {
+            if (n == 0 || w.head->lost > 1000000) {
+                return 3; /* nobody reads any more */
+            }
+            (void)usleep(1000);
+            w.head->lost = 0; /* the toy waits; a recorder would not */
+        }
+        atomic_store(published, i);
+        uint64_t until = pause_ns == 0 ? 0 : now_ns() + pause_ns;
+        while (now_ns() < until) {
+        }
+    }
+    w.head->state = PLIM_SHM_ENDED;
+    return 0;
+}
+
+static uint64_t seed;
+
+static uint64_t next_random(void)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return seed >> 33;
+}
+
+static pid_t start_one(const char *folder, uint64_t i)
+{
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/%llu", folder, (unsigned long long)i);
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(write_events(path, 100000, 200));
+    }
+    return pid;
+}
+
+/* Each slot holds a process that has its moment of death chosen when it is born. */
+static int kill_many(const char *folder, uint64_t n, unsigned parallel)
+{
+    struct slot {
+        pid_t pid;
+        uint64_t die_ns;
+    } slots[64] = {0};
+    uint64_t started = 0, killed = 0;
+    parallel = parallel > 64 ? 64 : parallel;
+    while (killed < n) {
+        for (unsigned i = 0; i < parallel; i++) {
+            if (slots[i].pid == 0 && started < n) {
+                slots[i].pid = start_one(folder, started++);
+                slots[i].die_ns = now_ns() + next_random() % (KILL_WITHIN_US * UINT64_C(1000));
+            } else if (slots[i].pid != 0 && now_ns() >= slots[i].die_ns) {
+                (void)kill(slots[i].pid, SIGKILL);
+                (void)waitpid(slots[i].pid, NULL, 0);
+                slots[i].pid = 0;
+                killed++;
+            }
+        }
+    }
+    printf("%llu\n", (unsigned long long)killed);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc >= 4 && strcmp(argv[1], "write") == 0) {
+        return write_events(argv[2], strtoull(argv[3], NULL, 10),
+                            argc > 4 ? strtoull(argv[4], NULL, 10) : 0);
+    }
+    if (argc == 6 && strcmp(argv[1], "kill") == 0) {
+        seed = strtoull(argv[5], NULL, 10);
+        return kill_many(argv[2], strtoull(argv[3], NULL, 10),
+                         (unsigned)strtoul(argv[4], NULL, 10));
+    }
+    return 64;
+}
