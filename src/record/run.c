@@ -18,6 +18,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +87,7 @@ done:
 
 /* ---- the command */
 
+/* Taken, and for the command too. SIGXFSZ is ours: it tells of a file that may not grow, as write() does. */
 static const int passed_on[] = {SIGINT,  SIGQUIT, SIGTERM, SIGHUP,  SIGUSR1,
                                 SIGUSR2, SIGALRM, SIGCONT, SIGWINCH};
 
@@ -93,6 +95,7 @@ static void signals_we_take(sigset_t *set)
 {
     (void)sigemptyset(set);
     (void)sigaddset(set, SIGCHLD);
+    (void)sigaddset(set, SIGXFSZ);
     for (size_t i = 0; i < PLIM_COUNT_OF(passed_on); i++) {
         (void)sigaddset(set, passed_on[i]);
     }
@@ -129,6 +132,7 @@ struct loop {
     int signals; /* signalfd */
     int news;    /* inotify of the session, or -1 */
     bool ended;  /* the command */
+    bool alone;  /* no process is left that it started */
     int status;  /* of wait */
     uint64_t ended_ns;
     uint64_t looked_ns; /* for new processes */
@@ -139,7 +143,8 @@ struct loop {
 static void pass_on(const struct loop *l, const struct signalfd_siginfo *info)
 {
     bool from_terminal = info->ssi_code == SI_KERNEL;
-    if (!l->ended && !from_terminal && info->ssi_signo != SIGCHLD) {
+    bool ours = info->ssi_signo == SIGCHLD || info->ssi_signo == SIGXFSZ;
+    if (!l->ended && !from_terminal && !ours) {
         (void)kill(l->pid, (int)info->ssi_signo);
     }
 }
@@ -150,9 +155,17 @@ static void read_signals(struct loop *l)
     while (read(l->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         pass_on(l, &info);
     }
-    if (!l->ended && waitpid(l->pid, &l->status, WNOHANG) == l->pid) {
-        l->ended = true;
-        l->ended_ns = plim_record_now_ns();
+    for (;;) {
+        int status;
+        pid_t got = waitpid(-1, &status, WNOHANG);
+        if (got == l->pid) {
+            l->status = status;
+            l->ended = true;
+            l->ended_ns = plim_record_now_ns();
+        } else if (got <= 0) {
+            l->alone = got < 0 && errno == ECHILD;
+            return;
+        }
     }
 }
 
@@ -169,8 +182,9 @@ static bool finished(const struct loop *l)
     if (!l->ended) {
         return false;
     }
-    bool waited = !l->setup->follow && plim_record_now_ns() - l->ended_ns >= GRACE_NS;
-    return plim_drain_living(l->drain) == 0 || waited;
+    bool waited = plim_record_now_ns() - l->ended_ns >= GRACE_NS;
+    bool quiet = plim_drain_living(l->drain) == 0;
+    return l->setup->follow ? quiet && l->alone : quiet || waited;
 }
 
 static enum plim_status turn(struct loop *l, struct plim_err *err)
@@ -220,6 +234,9 @@ static enum plim_status run_command(const struct plim_record_setup *setup, char 
     l.news = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (l.news >= 0) {
         (void)inotify_add_watch(l.news, drain->folder, IN_MOVED_TO | IN_CREATE);
+    }
+    if (setup->follow) { /* what the command leaves behind becomes ours to wait for */
+        (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     }
     (void)pthread_sigmask(SIG_BLOCK, &set, &before);
     l.signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
