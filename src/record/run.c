@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RECORDER "libplimsoll-recorder.so"
+#define RECORDER "libplimsoll_record.so"
 #define LEAST_MS 10u                  /* between two turns while events come */
 #define MOST_MS  160u                 /* while none come */
 #define GRACE_NS UINT64_C(1000000000) /* for processes that end with the command */
@@ -35,7 +35,7 @@ static enum plim_status find_recorder(struct plim_arena *arena, const char **pat
                                       struct plim_err *err)
 {
     const char *folder = plim_own_folder(arena, "PLIMSOLL_RECORDER_DIR", "runtime/recorder",
-                                         "../" PLIM_RECORD_LIBDIR "/plimsoll/recorder", RECORDER);
+                                         "../" PLIM_RECORD_LIBDIR "/plimsoll", RECORDER);
     if (folder == NULL) {
         enum plim_status st = plim__fail(err, PLIM_E_NOINPUT, "the recorder is not installed");
         plim__err_hint(err, "build the whole project, or name its folder in PLIMSOLL_RECORDER_DIR");
@@ -70,11 +70,12 @@ static enum plim_status make_environment(const struct plim_record_setup *setup, 
     PLIM_TRY_GOTO(st, plim_env_put_first(&env, "LD_PRELOAD", recorder, err), done);
     PLIM_TRY_GOTO(st, plim_env_put(&env, "PLIMSOLL_RECORD_DIR", folder, err), done);
     if (setup->stacks) {
-        PLIM_TRY_GOTO(st, plim_env_put(&env, "PLIMSOLL_RECORD_STACKS", "1", err), done);
+        PLIM_TRY_GOTO(st, plim_env_put(&env, "PLIMSOLL_RECORD_STACKS", "cached", err), done);
     }
     if (setup->ring_bytes != 0) {
-        const char *bytes = plim_arena_sayf(arena, "%" PRIu64, setup->ring_bytes);
-        PLIM_TRY_GOTO(st, plim_env_put(&env, "PLIMSOLL_RECORD_RING", bytes, err), done);
+        const char *events =
+            plim_arena_sayf(arena, "%" PRIu64, setup->ring_bytes / sizeof(struct plim_gpu_event));
+        PLIM_TRY_GOTO(st, plim_env_put(&env, "PLIMSOLL_RECORD_RING", events, err), done);
     }
     if (!setup->no_attach) {
         PLIM_TRY_GOTO(st, put_attach(&env, err), done);

@@ -51,7 +51,7 @@ class RecordCase(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         recorder = self.folder / "recorder"
         recorder.mkdir()
-        (recorder / "libplimsoll-recorder.so").symlink_to(HERE / "librecord_empty.so")
+        (recorder / "libplimsoll_record.so").symlink_to(HERE / "librecord_empty.so")
         self.env = dict(os.environ, PLIMSOLL_RECORDER_DIR=str(recorder), TMPDIR=str(self.folder))
 
     def start(self, *args, **popen):
@@ -109,7 +109,7 @@ class TransparencyTest(RecordCase):
         code, _, err = self.run_it("-o", "no/such/folder.plt", "--", "true")
         self.assertEqual(code, 73)
         self.env["PLIMSOLL_RECORDER_DIR"] = str(self.folder)
-        real = pathlib.Path(plimtest.PROGRAM).parent / "runtime" / "recorder" / "libplimsoll-recorder.so"
+        real = pathlib.Path(plimtest.PROGRAM).parent / "runtime" / "recorder" / "libplimsoll_record.so"
         self.assertEqual(self.run_it("--", "true")[0], 0 if real.exists() else 66)
 
 
