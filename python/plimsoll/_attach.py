@@ -84,20 +84,18 @@ class Attachment:
             torch.cuda._lazy_call(self.ready)
 
     def ready(self) -> None:
-        """CUDA is in use in this process. PyTorch turns an exception here into one of the program's."""
-        try:
-            if self.ended or self.pid == os.getpid():
-                return
-            self.pid = os.getpid()
-            self.since_ns = time.time_ns()
-            self.take_signal()
-            self.record()
-            self.observe()
-            self.open_share()
-            self.start_sampler()
-            atexit.register(self.finish)
-        except Exception as error:
-            say("ready", f"not everything is recorded: {error!r}")
+        """CUDA is in use in this process. PyTorch turns an exception here into one of the program's. What an
+        allocator cannot do (cudaMallocAsync, a pluggable one) does not keep the rest from being done."""
+        if self.ended or self.pid == os.getpid():
+            return
+        self.pid = os.getpid()
+        self.since_ns = time.time_ns()
+        for step in (self.take_signal, self.record, self.observe, self.open_share, self.start_sampler):
+            try:
+                step()
+            except Exception as error:
+                say(step.__name__, f"not everything is recorded: {' '.join(str(error).split())[:200]}")
+        atexit.register(self.finish)
 
     def forked(self) -> None:
         """In a child that has just been forked."""
@@ -168,7 +166,7 @@ class Attachment:
             out["snapshot_complete"] = not self.late and longest < self.settings.events
         if failure is not None:
             out["skipped_before"], self.skipped = self.skipped, 0
-        out["recent"] = list(_notes.recent)
+        out["recent"] = [{"time_ns": at, "note": json.loads(text)} for at, text in list(_notes.recent)]
         return out
 
     def take(self, path: str, kind: str, failure: Optional[Dict[str, int]], limit: int) -> Dict[str, Any]:

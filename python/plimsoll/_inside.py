@@ -31,7 +31,7 @@ def snapshot(path: Union[str, "os.PathLike[str]"]) -> str:
     """Write a snapshot of the allocator to `path`, whole or not at all; its absolute path.
 
     Works without attach(), then without a history unless the program records one. Limits do not apply.
-    Errors: RuntimeError before CUDA is used; OSError. Cost: about 7 µs for each entry of the history.
+    Errors: RuntimeError before CUDA is used; OSError. Cost: about 15 µs for each entry of the history.
     """
     return _attach.snapshot(path)
 

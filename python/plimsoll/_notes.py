@@ -19,7 +19,7 @@ import json
 import sys
 import threading
 import time
-from typing import Any, Deque, Dict, Iterator, Mapping, Optional, Union
+from typing import Any, Deque, Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from . import _settings, _share
 
@@ -31,7 +31,7 @@ RECENT = 100  # notes that a snapshot lists
 current: contextvars.ContextVar[str] = contextvars.ContextVar("plimsoll_note", default="")
 _number: contextvars.ContextVar[int] = contextvars.ContextVar("plimsoll_number", default=0)  # of note()
 share: Optional[_share.Share] = None  # where other processes read notes; set by attach
-recent: Deque[Dict[str, Any]] = collections.deque(maxlen=RECENT)
+recent: Deque[Tuple[int, str]] = collections.deque(maxlen=RECENT)
 _told = threading.local()  # .text: what we last told PyTorch for this thread
 
 
@@ -79,7 +79,7 @@ def put(text: str) -> int:
     tell_torch(text)
     number = 0
     if text:
-        recent.append({"time_ns": time.time_ns(), "note": json.loads(text)})
+        recent.append((time.time_ns(), text))
         if share is not None:
             number = share.begin_note(text)
     return number

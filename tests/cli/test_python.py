@@ -32,7 +32,8 @@ SNAPSHOT = plimtest.ROOT / "tests" / "data" / "snapshots" / "simulated" / "hf-ll
 
 # Stands for PyTorch: an allocator that is only numbers, and which calls back as the real one does.
 TORCH = '''
-class version: cuda = "13.0"
+import os
+class version: cuda = os.environ.get("FAKE_CUDA", "13.0") or None
 __version__ = "2.14.1+fake"
 class OutOfMemoryError(RuntimeError): pass
 class _C:
@@ -139,9 +140,11 @@ class QuietTest(Case):
             print(importlib.util.find_spec("torch") is not None, "torch" in sys.modules)
             import torch
             print(torch.__spec__.loader.__class__.__module__)
-        """, PLIMSOLL_ATTACH="1")
-        self.assertEqual(out.splitlines()[0], "True False")
-        self.assertTrue(out.splitlines()[1].endswith("importlib_external"), "the module keeps its own loader")
+            print(torch.cuda.queue)
+        """, PLIMSOLL_ATTACH="1", FAKE_CUDA="")
+        found, loader, queue = out.splitlines()
+        self.assertEqual((found, queue), ("True False", "[]"))
+        self.assertTrue(loader.endswith("importlib_external"), "the module keeps its own loader")
 
 
     def test_start_hooks_of_several_tools(self):
@@ -296,6 +299,16 @@ class AttachTest(Case):
         """statistics that cannot be published are one line; the rest works"""
         self.python(self.PROGRAM, PLIMSOLL_RECORD_DIR="/nonexistent")
         self.assertIn("statistics are not published", self.err)
+        self.assertEqual(len(self.snapshots()), 1)
+
+    def test_an_allocator_that_records_nothing(self):
+        """an allocator that cannot record a history is said; its failure still leaves a snapshot"""
+        code = self.PROGRAM.replace("torch.cuda.init()", """
+        def refuse(*a, **k): raise RuntimeError("does not yet support recordHistory")
+        torch.memory._record_memory_history = refuse
+        torch.cuda.init()""")
+        self.python(code)
+        self.assertIn("does not yet support recordHistory", self.err)
         self.assertEqual(len(self.snapshots()), 1)
 
     def test_a_signal_and_a_handler_that_was_there(self):
