@@ -14,7 +14,6 @@
  */
 
 #include "record.h"
-#include "recorder_version.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -18,6 +18,7 @@
 #include <stdio.h> /* rename */
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,6 +97,11 @@ static void point(struct plim_shm_writer *w, void *base)
 static int fill(struct plim_shm_writer *w, int fd, const struct plim_shm_head *head,
                 const char *const *calls)
 {
+    /* Growing beyond the limit would send the host a signal. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < head->file_bytes) {
+        return -EFBIG;
+    }
     int rc = posix_fallocate(fd, 0, (off_t)head->file_bytes);
     for (int i = 0; rc == EINTR && i < 8; i++) {
         rc = posix_fallocate(fd, 0, (off_t)head->file_bytes);

@@ -128,6 +128,15 @@ SIM_API int cuDeviceGetDefaultMemPool(void **pool, int device)
     return rc;
 }
 
+SIM_API int cuDeviceGetMemPool(void **pool, int device)
+{
+    int rc = cuDeviceGetDefaultMemPool(pool, device);
+    if (rc == SIM_OK) {
+        *pool = sim_mempool_current(device);
+    }
+    return rc;
+}
+
 /* ---- contexts */
 
 SIM_API int cuDevicePrimaryCtxRetain(void **out, int device)

@@ -2,7 +2,7 @@
 /*
  * Set-up on first use, and what fork means.
  *
- * Loading the library does nothing: it may be preloaded into a shell or a compiler. The first call
+ * Loading the library does next to nothing: it may be preloaded into a shell or a compiler. The first call
  * that touches a device reads the environment, opens the books and reserves the address space. As
  * with the real driver, a child forked after that has no working device (every call fails with
  * "initialization error"), while a child forked before it starts afresh.
@@ -22,22 +22,27 @@ static int start_error;
 
 static void before_fork(void)
 {
+    (void)pthread_mutex_lock(&start_lock); /* another thread's first call comes to its end first */
     (void)pthread_mutex_lock(&sim_lock);
 }
 
 static void after_fork_parent(void)
 {
     (void)pthread_mutex_unlock(&sim_lock);
+    (void)pthread_mutex_unlock(&start_lock);
 }
 
 static void after_fork_child(void)
 {
     bool used = false;
+    (void)pthread_mutex_init(&sim_lock, NULL);
+    (void)pthread_mutex_init(&start_lock, NULL);
+    if (atomic_load(&sim_ready) == 0) {
+        return; /* nothing was set up */
+    }
     for (int d = 0; d < sim_device_count(); d++) {
         used = used || sim_has_context(d);
     }
-    (void)pthread_mutex_init(&sim_lock, NULL);
-    (void)pthread_mutex_init(&start_lock, NULL);
     sim_books_forked();
     sim_log_forked();
     if (used) {
@@ -110,11 +115,13 @@ static int start(void)
     }
     int rc = sim_books_open(getenv("PLIMSOLL_SIM_STATE"), cards, n);
     rc = rc == SIM_OK ? sim_space_init(sim_device_count()) : rc;
-    rc = rc == SIM_OK ? from_environment() : rc;
-    if (rc == SIM_OK && pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0) {
-        rc = SIM_E_INIT;
-    }
-    return rc;
+    return rc == SIM_OK ? from_environment() : rc;
+}
+
+/* All that loading the library does: a fork must not meet a first call half way. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
 int sim_start_slow(void)
