@@ -10,6 +10,7 @@
  */
 
 #include "diagnose/verdict.h"
+#include "incident/last_seconds.h"
 #include "incident/pieces.h"
 #include "incident/redact.h"
 
@@ -32,8 +33,10 @@ struct plim_assembly {
     struct plim_redactor redactor;
     struct plim_buf message; /* cleaned text of message.txt */
     PLIM_VEC(struct plim_kept) kept;
-    PLIM_VEC(const char *) notes; /* what is missing or cut short */
-    struct plim_verdict verdict;  /* of the incident; texts arena-owned */
+    PLIM_VEC(const char *) notes;     /* what is missing or cut short */
+    struct plim_last_seconds seconds; /* samples before the failure */
+    const char *trace;                /* what is read for the diagnosis of a trace, or NULL */
+    struct plim_verdict verdict;      /* of the incident; texts arena-owned */
 };
 
 /** plim__note() - add a note; it goes through the redaction. */

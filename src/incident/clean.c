@@ -186,6 +186,10 @@ static enum plim_status clean_samples(struct plim_assembly *a, struct plim_err *
     enum plim_status st =
         out.n > 0 ? write_file(a, "samples.jsonl", &out, err) : plim_buf_status(&out, err);
     plim_buf_fini(&out);
+    if (st == PLIM_OK) {
+        st = plim__last_seconds_read(plim__part_path(a, "samples.jsonl"), a->pieces.owner.time_ns,
+                                     &a->seconds, err);
+    }
     return st;
 }
 

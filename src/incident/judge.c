@@ -202,6 +202,20 @@ static void take_verdict(struct plim_assembly *a, const struct plim_verdict *v)
     a->verdict.summary = plim_arena_sayf(a->arena, "%s", v->summary != NULL ? v->summary : "");
 }
 
+/* What was seen from outside just before: memory of other processes. Only where it is plain which device it was:
+ * the program may count its devices in another order. */
+static void add_seen(const struct plim_assembly *a, struct plim_facts *facts)
+{
+    const struct plim_sample *last = plim__last_sample(&a->seconds);
+    if (last == NULL || last->devices.n != 1 || plim_known(facts->others)) {
+        return;
+    }
+    struct plim_holders h = plim__holders(a, last, 0);
+    if (h.known && h.ours > 0) { /* else the list does not show the program itself */
+        facts->others = plim_amount(h.others, PLIM_HOW_MEASURED);
+    }
+}
+
 /* One snapshot. The first one gives the verdict and diagnosis.json. */
 static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept *kept,
                                        const struct told *told, struct plim_buf *md,
@@ -218,6 +232,7 @@ static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept
     if (told->any) {
         st = plim_facts_add_message(&options.facts, &told->scan, &told->message, &why);
     }
+    add_seen(a, &options.facts);
     st = st == PLIM_OK ? plim_snapshot_read_file(kept->judged_path, NULL, &snapshot, &why) : st;
     if (st == PLIM_OK) {
         st = plim_diagnose(&snapshot, &options, &diagnosis, &why);
@@ -327,6 +342,7 @@ static enum plim_status judge(struct plim_assembly *a, const struct told *told, 
     } else if (json->n == 0) {
         judge_ending(a, md);
     }
+    plim__last_seconds_markdown(a, md, &a->seconds);
     add_message(a, md);
     add_environment(a, md);
     add_notes(a, md);

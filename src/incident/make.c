@@ -84,6 +84,10 @@ static enum plim_status assemble(struct plim_assembly *a, struct plim_err *err)
     const char *raw = plim__part_path(a, "raw");
     PLIM_TRY(plim__pieces_read(raw, a->arena, &a->pieces, err));
     fill_identity(a);
+    if (a->pieces.drops.n > 0 && a->pieces.drops.items[0].environment.n > 0) {
+        a->pieces.owner.environment =
+            a->pieces.drops.items[0].environment; /* nearer to the failure */
+    }
     enum plim_status st = plim__clean(a, err);
     st = st == PLIM_OK ? plim__judge_incident(a, err) : st;
     return st == PLIM_OK ? plim__describe(a, err) : st;
@@ -131,6 +135,7 @@ static enum plim_status complete(const struct plim_incident_options *options, co
         st = assemble(&a, err);
     }
     st = st == PLIM_OK ? publish(&a, path, err) : st;
+    plim__last_seconds_fini(&a.seconds);
     plim_buf_fini(&a.message);
     plim_vec_fini(&a.kept);
     plim_vec_fini(&a.notes);
@@ -206,14 +211,22 @@ static enum plim_status new_part(const struct plim_incident_options *options,
     return plim__fail(err, PLIM_E_CREATE, "too many incidents called '%s'", name);
 }
 
+/*
+ * In this order, so that whenever this process dies nothing is lost or taken twice: a folder without parts.json is
+ * taken apart again (give_back), one with it is finished. What is moved behind it lies where it was until then.
+ */
 static enum plim_status put_pieces(const struct plim_incident_options *options,
-                                   const struct plim_incident_parts *parts, const char *raw,
+                                   const struct plim_incident_parts *parts,
+                                   const struct plim_names *drops, const char *raw,
                                    struct plim_arena *arena, struct plim_err *err)
 {
     if (parts->log_tail.n > 0) {
         PLIM_TRY(
             plim_file_replace(plim_arena_sayf(arena, "%s/stderr.txt", raw), parts->log_tail, err));
     }
+    PLIM_TRY(move_drops(options->dir, raw, drops, arena, err));
+    PLIM_TRY(plim__parts_write(plim_arena_sayf(arena, "%s/parts.json", raw), parts,
+                               options->project, err));
     if (parts->trace != NULL) {
         PLIM_TRY(plim__move_file(parts->trace, plim_arena_sayf(arena, "%s/trace.plt", raw), err));
     }
@@ -221,9 +234,7 @@ static enum plim_status put_pieces(const struct plim_incident_options *options,
         PLIM_TRY(
             plim__move_file(parts->samples, plim_arena_sayf(arena, "%s/samples.jsonl", raw), err));
     }
-    /* The last one: a folder without it was never completely filled. */
-    return plim__parts_write(plim_arena_sayf(arena, "%s/parts.json", raw), parts, options->project,
-                             err);
+    return PLIM_OK;
 }
 
 static enum plim_status make(const struct plim_incident_options *options,
@@ -236,8 +247,7 @@ static enum plim_status make(const struct plim_incident_options *options,
     int lock = plim__folder_lock(part, true);
     const char *raw = plim_arena_sayf(arena, "%s/raw", part);
     enum plim_status st = plim_arena_status(arena, err);
-    st = st == PLIM_OK ? put_pieces(options, parts, raw, arena, err) : st;
-    st = st == PLIM_OK ? move_drops(options->dir, raw, drops, arena, err) : st;
+    st = st == PLIM_OK ? put_pieces(options, parts, drops, raw, arena, err) : st;
     st = st == PLIM_OK ? complete(options, part, arena, path, err) : st;
     (void)(lock >= 0 ? close(lock) : 0);
     return st;

@@ -160,6 +160,38 @@ static void versions(struct plim_assembly *a, struct plim_jsonw *w)
     plim_jsonw_end(w);
 }
 
+/* As last seen before the failure; else what the processes said of theirs. */
+static void devices(struct plim_assembly *a, struct plim_jsonw *w)
+{
+    const struct plim_sample *last = plim__last_sample(&a->seconds);
+    plim_jsonw_key(w, "devices");
+    plim_jsonw_array(w);
+    for (size_t i = 0; last != NULL && i < last->devices.n; i++) {
+        const struct plim_device_sample *d = &last->devices.items[i];
+        plim_jsonw_object(w);
+        plim_jsonw_kv_u64(w, "index", i);
+        clean_text(a, w, "name", d->name);
+        plim_jsonw_kv_text(w, "state", plim_device_state_text(d->state));
+        if (plim_has_figure(d, PLIM_FIGURE_TOTAL)) {
+            plim_jsonw_kv_u64(w, "total_bytes", d->figure[PLIM_FIGURE_TOTAL]);
+        }
+        if (plim_has_figure(d, PLIM_FIGURE_USED)) {
+            plim_jsonw_kv_u64(w, "used_bytes", d->figure[PLIM_FIGURE_USED]);
+        }
+        plim_jsonw_end(w);
+    }
+    for (size_t i = 0;
+         last == NULL && a->pieces.drops.n > 0 && i < a->pieces.drops.items[0].n_devices; i++) {
+        const struct plim_named_device *d = &a->pieces.drops.items[0].devices[i];
+        plim_jsonw_object(w);
+        plim_jsonw_kv_u64(w, "index", d->index);
+        clean_text(a, w, "name", d->name);
+        amount(w, "total_bytes", d->total);
+        plim_jsonw_end(w);
+    }
+    plim_jsonw_end(w);
+}
+
 static void environment(struct plim_assembly *a, struct plim_jsonw *w)
 {
     const struct plim_pairs *list = &a->pieces.owner.environment;
@@ -267,6 +299,7 @@ static enum plim_status manifest(struct plim_assembly *a, struct plim_jsonw *w,
         snapshot(a, w, kept);
     }
     plim_jsonw_end(w);
+    devices(a, w);
     versions(a, w);
     environment(a, w);
     plim_jsonw_key(w, "notes");

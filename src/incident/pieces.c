@@ -80,6 +80,18 @@ static enum plim_status pairs_of(const json_t *object, const char *key, struct p
     return PLIM_OK;
 }
 
+/* Of an environment only what is on the list goes any further. */
+static void keep_harmless(struct plim_pairs *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        if (plim_redact_keeps_variable(list->items[i].name, strlen(list->items[i].name))) {
+            list->items[kept++] = list->items[i];
+        }
+    }
+    list->n = kept;
+}
+
 static enum plim_status argv_of(const json_t *object, struct plim_arena *arena, const char ***out,
                                 struct plim_err *err)
 {
@@ -96,6 +108,26 @@ static enum plim_status argv_of(const json_t *object, struct plim_arena *arena, 
         argv[i] = plim_arena_sayf(arena, "%s", z != NULL ? z : "");
     }
     *out = argv;
+    return PLIM_OK;
+}
+
+static enum plim_status devices_of(const json_t *object, struct plim_arena *arena,
+                                   struct plim_facts_file *out, struct plim_err *err)
+{
+    const json_t *list = json_object_get(object, "devices");
+    size_t n = json_is_array(list) ? json_array_size(list) : 0;
+    void *array;
+    n = n > PAIRS_MAX ? PAIRS_MAX : n;
+    PLIM_TRY(plim_arena_array(arena, n + 1, sizeof(struct plim_named_device), &array, err));
+    out->devices = array;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(list, i);
+        const char *name = text_of(row, "name", arena);
+        out->devices[out->n_devices++] =
+            (struct plim_named_device){.index = (uint64_t)number_of(row, "index", (int64_t)i),
+                                       .name = name != NULL ? name : "",
+                                       .total = amount_of(row, "total_bytes")};
+    }
     return PLIM_OK;
 }
 
@@ -141,7 +173,9 @@ static enum plim_status facts_from(const json_t *o, struct plim_arena *arena,
     PLIM_TRY(pairs_of(o, "tags", arena, &f.tags, err));
     PLIM_TRY(pairs_of(o, "versions", arena, &f.versions, err));
     PLIM_TRY(pairs_of(o, "environment", arena, &f.environment, err));
+    keep_harmless(&f.environment);
     PLIM_TRY(argv_of(o, arena, &f.argv, err));
+    PLIM_TRY(devices_of(o, arena, &f, err));
     PLIM_TRY(plim_arena_status(arena, err));
     *out = f;
     return PLIM_OK;

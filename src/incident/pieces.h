@@ -22,6 +22,12 @@ struct plim_pairs {
     size_t n;
 };
 
+struct plim_named_device {
+    uint64_t index; /* as the program counts them */
+    const char *name;
+    struct plim_amount total;
+};
+
 struct plim_facts_file {
     enum plim_incident_kind kind;
     int pid, ppid;                                /* 0 unknown */
@@ -35,8 +41,10 @@ struct plim_facts_file {
     int exit_status;                      /* -1 unknown */
     int signal;                           /* 0 none */
     bool snapshot_incomplete;
-    bool half;          /* the drop was never completed */
-    const char *folder; /* of the drop; NULL for the owner's */
+    bool half;                         /* the drop was never completed */
+    const char *folder;                /* of the drop; NULL for the owner's */
+    struct plim_named_device *devices; /* arena, [n_devices] */
+    size_t n_devices;
 };
 
 struct plim_pieces {
