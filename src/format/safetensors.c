@@ -185,30 +185,35 @@ static enum plim_status scan_tensor(struct scanner *s, struct plim_tensor *t)
 
 typedef PLIM_VEC(struct plim_tensor) tensor_vec;
 
+/* "name": a tensor, or the metadata, which nobody needs. */
+static enum plim_status scan_entry(struct scanner *s, tensor_vec *list)
+{
+    struct plim_str name;
+    struct plim_tensor t = {0};
+    PLIM_TRY(scan_string(s, &name));
+    if (!eat(s, ':')) {
+        return bad(s, "':' is missing");
+    }
+    if (plim_str_eq(name, PLIM_STR("__metadata__"))) {
+        return skip_value(s);
+    }
+    PLIM_TRY(plim_arena_str(s->arena, name, &t.name, s->err));
+    PLIM_TRY(scan_tensor(s, &t));
+    return plim_vec_push(list, s->err, t);
+}
+
 static enum plim_status scan_header(struct scanner *s, tensor_vec *list)
 {
     if (!eat(s, '{')) {
         return bad(s, "the header is no JSON object");
     }
-    if (eat(s, '}')) {
-        return PLIM_OK;
+    bool empty = eat(s, '}');
+    if (!empty) {
+        do {
+            PLIM_TRY(scan_entry(s, list));
+        } while (eat(s, ','));
     }
-    do {
-        struct plim_str name;
-        struct plim_tensor t = {0};
-        PLIM_TRY(scan_string(s, &name));
-        if (!eat(s, ':')) {
-            return bad(s, "':' is missing");
-        }
-        if (plim_str_eq(name, PLIM_STR("__metadata__"))) {
-            PLIM_TRY(skip_value(s));
-            continue;
-        }
-        PLIM_TRY(plim_arena_str(s->arena, name, &t.name, s->err));
-        PLIM_TRY(scan_tensor(s, &t));
-        PLIM_TRY(plim_vec_push(list, s->err, t));
-    } while (eat(s, ','));
-    if (!eat(s, '}')) {
+    if (!empty && !eat(s, '}')) {
         return bad(s, "the header does not end");
     }
     skip_blanks(s);

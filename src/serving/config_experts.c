@@ -117,7 +117,7 @@ static uint32_t shared_size(struct plim__config *c, const struct plim__node *nod
     if (strcmp(c->g->family, "hunyuan_v1_moe") == 0) {
         return expert; /* its class has exactly one, as large as the dense part */
     }
-    return count * expert;
+    return plim__derived(c, node, "n_shared_experts", (uint64_t)count * expert);
 }
 
 static void set_experts(struct plim__config *c, const struct plim__node *node, struct plim_layer *l,
@@ -186,7 +186,7 @@ static uint32_t dense_size(struct plim__config *c, const struct plim__node *node
     }
     bool wide = g->layers[i].kv_from != PLIM_LAYER_OWN_KV &&
                 plim__flag(c, node, "use_double_wide_mlp", false);
-    return wide ? 2 * size : size;
+    return plim__derived(c, node, "intermediate_size", wide ? 2 * (uint64_t)size : size);
 }
 
 void plim__config_experts(struct plim__config *c, const struct plim__node *node,

@@ -62,6 +62,9 @@ static void latent_attention(struct plim__config *c, const struct plim__node *no
                      l->v_head_dim);
     }
     l->head_dim = l->qk_nope_dim + l->qk_rope_dim;
+    (void)plim__derived(c, node, "num_attention_heads",
+                        (uint64_t)l->heads * (l->head_dim + (uint64_t)l->v_head_dim));
+    (void)plim__derived(c, node, "index_n_heads", (uint64_t)l->index_heads * l->index_dim);
     l->kv_heads = l->heads;
     if (strcmp(c->g->family, "deepseek_v32") == 0) {
         l->index_heads = plim__u32(c, node, "index_heads", "index_n_heads");
@@ -145,10 +148,14 @@ void plim__config_attention(struct plim__config *c, const struct plim__node *nod
         window_of(c, node, l);
     }
     special_heads(c, node, l);
+    (void)plim__derived(c, node, "num_attention_heads",
+                        (uint64_t)l->heads * (l->head_dim + (uint64_t)l->v_head_dim));
     if (c->st == PLIM_OK && (l->head_dim == 0 || l->kv_heads == 0 || l->heads % l->kv_heads != 0)) {
         (void)plim__config_fail(c, PLIM_E_DATA, node, "num_key_value_heads",
                                 "%u heads of %u elements cannot share %u KV heads", l->heads,
                                 l->head_dim, l->kv_heads);
+        plim__err_hint(c->err, "heads: %s; KV heads: %s", plim__origin_of(c, "heads"),
+                       plim__origin_of(c, "kv_heads"));
     }
 }
 
@@ -188,7 +195,8 @@ static void state_space(struct plim__config *c, const struct plim__node *node, s
     l->state_cols = state;
     if (l->recurrent == PLIM_MIXER_MAMBA1) {
         json_t *rank = plim__get(c, node, "mamba_dt_rank time_step_rank", NULL);
-        inner = inner != 0 ? inner : expand * c->g->hidden;
+        inner =
+            inner != 0 ? inner : plim__derived(c, node, "expand", (uint64_t)expand * c->g->hidden);
         l->conv_channels = l->state_heads = inner;
         l->state_rows = 1;
         l->state_rank = json_is_integer(rank)
@@ -202,14 +210,17 @@ static void state_space(struct plim__config *c, const struct plim__node *node, s
         plim__need(c, node, "state_heads", plain ? "num_heads" : "mamba_num_heads mamba_n_heads");
     const char *dim = plain ? "head_dim" : "mamba_head_dim mamba_d_head";
     bool automatic = !json_is_integer(plim__get(c, node, dim, NULL)); /* absent or "auto" */
-    uint32_t all = inner != 0 ? inner : expand * c->g->hidden;
+    uint32_t all =
+        inner != 0 ? inner : plim__derived(c, node, "expand", (uint64_t)expand * c->g->hidden);
     l->state_rows = automatic && !plain && l->state_heads != 0
                         ? all / l->state_heads
                         : plim__need(c, node, "state_rows", dim);
     l->state_norm =
         strcmp(c->g->family, "falcon_h1") != 0 || plim__flag(c, node, "mamba_rms_norm", false);
     l->state_groups = plim__need(c, node, "state_groups", "n_groups mamba_n_groups");
-    l->conv_channels = l->state_heads * l->state_rows + 2 * l->state_groups * state;
+    l->conv_channels = plim__derived(c, node, "mamba_num_heads",
+                                     (uint64_t)l->state_heads * l->state_rows +
+                                         2 * (uint64_t)l->state_groups * state);
 }
 
 static void delta_net(struct plim__config *c, const struct plim__node *node, struct plim_layer *l)
@@ -220,7 +231,9 @@ static void delta_net(struct plim__config *c, const struct plim__node *node, str
     l->state_groups = plim__need(c, node, "state_groups", "linear_num_key_heads");
     l->state_cols = key_dim;
     l->conv_kernel = plim__need(c, node, "conv_kernel", "linear_conv_kernel_dim");
-    l->conv_channels = 2 * l->state_groups * key_dim + l->state_heads * l->state_rows;
+    l->conv_channels = plim__derived(c, node, "linear_num_value_heads",
+                                     2 * (uint64_t)l->state_groups * key_dim +
+                                         (uint64_t)l->state_heads * l->state_rows);
 }
 
 static void kimi_delta(struct plim__config *c, const struct plim__node *node, struct plim_layer *l)
@@ -235,7 +248,8 @@ static void kimi_delta(struct plim__config *c, const struct plim__node *node, st
                                 nested ? "short_conv_kernel_size" : "linear_conv_kernel_dim");
     l->state_cols = l->state_rank = l->state_rows;
     l->state_groups = l->state_heads;
-    l->conv_channels = 3 * l->state_heads * l->state_rows;
+    l->conv_channels =
+        plim__derived(c, from, "num_heads", 3 * (uint64_t)l->state_heads * l->state_rows);
 }
 
 void plim__config_recurrent(struct plim__config *c, const struct plim__node *node, uint32_t i)
@@ -258,6 +272,7 @@ void plim__config_recurrent(struct plim__config *c, const struct plim__node *nod
         l->state_rows = l->state_rows != 0 || l->state_heads == 0 ? l->state_rows
                                                                   : c->g->hidden / l->state_heads;
         l->state_cols = l->state_rows;
+        (void)plim__derived(c, node, "head_dim", (uint64_t)l->state_heads * l->state_rows);
         break;
     case PLIM_MIXER_SHORT_CONV:
         l->conv_kernel = plim__need(c, node, "conv_kernel", "conv_L_cache");

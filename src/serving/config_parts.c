@@ -249,6 +249,13 @@ static void vision_sizes(struct plim__config *c, const struct plim__node *node,
     v->adapter_out = plim__u32(c, node, "vision.adapter_out", "projector_output_dim");
     v->output_dim = plim__u32(c, node, "vision.output_dim", "vision_output_dim");
     v->pooling_head = plim__flag(c, node, "vision_use_head", true);
+    if (c->st == PLIM_OK &&
+        (v->patch > 4096 || v->temporal_patch > 4096 || v->merge > 64 || v->channels > 4096 ||
+         (uint64_t)v->heads * v->head_dim > PLIM__DERIVED_MAX ||
+         (uint64_t)v->kv_heads * v->head_dim > PLIM__DERIVED_MAX)) {
+        (void)plim__config_fail(c, PLIM_E_RANGE, node, "patch_size",
+                                "patches, merges or heads that no encoder has");
+    }
     json_t *levels = plim__list(c, node, "deepstack_visual_indexes");
     levels = levels != NULL ? levels : json_object_get(node->defaults, "deepstack_visual_indexes");
     v->deepstack = (uint32_t)json_array_size(levels);
@@ -278,7 +285,7 @@ void plim__config_vision(struct plim__config *c, const struct plim__node *root)
     vision_sizes(c, &node, v);
     v->projector_bias = plim__flag(c, root, "multimodal_projector_bias", true);
     uint32_t merge = plim__u32(c, root, "vision.merge", "spatial_merge_size");
-    v->merge = merge != 0 ? merge : v->merge;
+    v->merge = merge != 0 && merge <= 64 ? merge : v->merge;
     v->tokens_per_image =
         plim__u32(c, root, "vision.tokens_per_image",
                   "mm_tokens_per_image image_seq_length vision_soft_tokens_per_image");

@@ -72,6 +72,16 @@ void plim__origin(struct plim__config *c, const char *field, const char *key,
     }
 }
 
+const char *plim__origin_of(const struct plim__config *c, const char *field)
+{
+    for (size_t i = 0; i < c->origins.n; i++) {
+        if (strcmp(c->origins.items[i].field, field) == 0) {
+            return c->origins.items[i].key;
+        }
+    }
+    return "";
+}
+
 /* Copy the next word of *keys to `word`; false at the end. */
 static bool next_key(const char **keys, char word[KEY_MAX])
 {
@@ -213,6 +223,18 @@ uint32_t plim__need(struct plim__config *c, const struct plim__node *node, const
                                 word);
     }
     return value;
+}
+
+uint32_t plim__derived(struct plim__config *c, const struct plim__node *node, const char *key,
+                       uint64_t value)
+{
+    if (value > PLIM__DERIVED_MAX) {
+        (void)plim__config_fail(c, PLIM_E_RANGE, node, key,
+                                "%s makes a size of %llu, which no model has", key,
+                                (unsigned long long)value);
+        return 0;
+    }
+    return (uint32_t)value;
 }
 
 bool plim__flag(struct plim__config *c, const struct plim__node *node, const char *keys,

@@ -53,6 +53,9 @@ void plim__note(struct plim__config *c, const char *fmt, ...) PLIM_PRINTF(2, 3);
 void plim__origin(struct plim__config *c, const char *field, const char *key,
                   enum plim_origin_kind kind, uint64_t value);
 
+/** plim__origin_of() - the key of a booked field, "" when it is not booked. Borrowed. */
+const char *plim__origin_of(const struct plim__config *c, const char *field);
+
 /** plim__get() - the value of the first of `keys` in the object; NULL when absent or null. *key (nullable)
  * then is arena-owned. */
 json_t *plim__get(struct plim__config *c, const struct plim__node *node, const char *keys,
@@ -77,6 +80,11 @@ uint32_t plim__u32_at(struct plim__config *c, const struct plim__node *node, con
 /** plim__tokens() - as plim__u32(), for positions and windows: up to 2^31 - 1. */
 uint32_t plim__tokens(struct plim__config *c, const struct plim__node *node, const char *field,
                       const char *keys);
+
+/** plim__derived() - a size computed from others, at most PLIM__DERIVED_MAX; else an error about `key`. */
+#define PLIM__DERIVED_MAX (UINT64_C(1) << 24)
+uint32_t plim__derived(struct plim__config *c, const struct plim__node *node, const char *key,
+                       uint64_t value);
 
 /** plim__flag() - true or false (0 and 1 too); `absent` when it is nowhere. */
 bool plim__flag(struct plim__config *c, const struct plim__node *node, const char *keys,

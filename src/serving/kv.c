@@ -363,12 +363,14 @@ void plim_kv_sum(const struct plim_kv_list *list, struct plim_kv_sum *out)
     for (size_t i = 0; i < list->n; i++) {
         const struct plim_kv_layer *l = &list->items[i];
         if (l->window != 0) {
-            out->windowed_token_bytes += l->token_bytes;
-            out->window_cap_bytes += l->token_bytes * l->window;
+            uint64_t cap = 0;
+            bool over = plim_mul_overflows(l->token_bytes, l->window, &cap);
+            out->windowed_token_bytes = plim_add_sat(out->windowed_token_bytes, l->token_bytes);
+            out->window_cap_bytes = plim_add_sat(out->window_cap_bytes, over ? UINT64_MAX : cap);
         } else {
-            out->token_bytes += l->token_bytes;
+            out->token_bytes = plim_add_sat(out->token_bytes, l->token_bytes);
         }
-        out->state_bytes += l->state_bytes;
+        out->state_bytes = plim_add_sat(out->state_bytes, l->state_bytes);
     }
 }
 

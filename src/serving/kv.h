@@ -104,7 +104,7 @@ PLIM_MUST_USE enum plim_status plim_kv_layers(struct plim_arena *arena,
                                               const struct plim_kv_options *opts,
                                               struct plim_kv_list *out, struct plim_err *err);
 
-/* Sums over a list. */
+/* Sums over a list; they saturate. */
 struct plim_kv_sum {
     uint64_t token_bytes;          /* of layers without a window: what each further token costs */
     uint64_t windowed_token_bytes; /* of layers with one, while the window is not full */
