@@ -127,6 +127,9 @@ Plim.surface = function (o) {
   const paint = function (now) {
     if (!mayPaint(now)) { requestAnimationFrame(paint); return; }
     s.pending = false;
+    if (canvas.isConnected && canvas.clientWidth > 0) { paintNow(); }
+  };
+  const paintNow = function () {
     const ratio = Math.min(2, window.devicePixelRatio || 1);
     const width = Math.max(100, canvas.clientWidth);
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(s.height * ratio)) {
@@ -152,7 +155,26 @@ Plim.surface = function (o) {
   };
   s.resize = function (height) { s.height = height; s.redraw(); };
   new ResizeObserver(() => s.redraw()).observe(canvas);
+  repaints.push(() => { if (canvas.isConnected && canvas.clientWidth > 0) { paintNow(); } });
   return s;
+};
+/** @type {Array<() => void>} */
+const repaints = [];
+
+/** While the page is printed: all of a drawing is wanted, not only what a window shows. */
+Plim.printing = false;
+
+/**
+ * Follow the printer: no frames come while a page is printed, so that all is drawn at once, in the colours of paper.
+ * @param {() => void} refresh lays the open view out anew
+ */
+Plim.followPrinter = function (refresh) {
+  matchMedia('print').addEventListener('change', (e) => {
+    Plim.printing = e.matches;
+    Plim.readColours();
+    refresh();
+    for (const repaint of repaints) { repaint(); }
+  });
 };
 /** Drawings so far, for the tests. */
 Plim.drawings = 0;
@@ -274,7 +296,7 @@ Plim.picture = function (ready) {
         made = made || begin();
         while (i < made.n) {
           for (const end = Math.min(made.n, i + 1024); i < end; i++) { made.row(i); }
-          if (over()) { break; }
+          if (over() && !Plim.printing) { break; }
         }
         if (i < made.n) { return false; }
         made.raster.done();
@@ -283,7 +305,7 @@ Plim.picture = function (ready) {
         work = { key: '', cancel: () => {} };
         if (!inFrame) { ready(); }
         return true;
-      }, p.shown === null);
+      }, p.shown === null || Plim.printing);
       inFrame = false;
     },
   };

@@ -182,6 +182,7 @@
     build();
     document.addEventListener('keydown', onKey);
     window.addEventListener('hashchange', onAddress);
+    Plim.followPrinter(() => refreshTab(new Set(['heap'])));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { Plim.readColours(); Plim.set({ hover: -1 }); refreshTab(new Set(['colour'])); });
     Plim.onChange((names) => {
       if (names.size > 1 || !names.has('hover')) { Plim.writeAddress(); }

@@ -175,6 +175,7 @@
 
   /** The part of the layout that can be seen: [first, behind). Only that is drawn; scrolling draws again. */
   function visible() {
+    if (Plim.printing) { return [0, layout.n]; }
     const ys = layout.y.subarray(0, layout.n);
     const top = box.scrollTop;
     return [Plim.lowerBound(ys, top - ROW), Plim.lowerBound(ys, top + box.clientHeight + ROW)];

@@ -61,6 +61,25 @@ test('printed, the controls are gone and the tables whole', async () => {
   equal(await page.evaluate(() => getComputedStyle(document.querySelector('.wide')).maxHeight), 'none');
 });
 
+test('on paper the colours are those of paper, in the drawings too, and the whole map is there', async () => {
+  const page = await open(file, { dark: true });
+  for (let i = 0; i < 4; i++) { await page.click('#panel-map button[aria-label=Larger]'); }
+  await settle(page, 50);
+  const [tall, ink] = await page.evaluate(() => [document.querySelector('#panel-map canvas').clientHeight, Plim.colours.live]);
+  check(tall > 700, 'the map is only ' + tall + ' high');
+  await page.emulateMedia({ media: 'print', colorScheme: 'dark' });
+  await settle(page, 50);
+  const seen = await page.evaluate(() => {
+    const c = document.querySelector('#panel-map canvas');
+    const strip = c.getContext('2d').getImageData(0, c.height - 60, c.width, 50).data;
+    let drawn = 0;
+    for (let i = 3; i < strip.length; i += 4) { drawn += strip[i] > 0 ? 1 : 0; }
+    return [getComputedStyle(document.body).backgroundColor, Plim.colours.live, drawn > 0];
+  });
+  check(seen[1] !== ink, 'the drawings keep the colours of the screen');
+  equal([seen[0], seen[2]], ['rgb(255, 255, 255)', true]);
+});
+
 test('on a narrow window nothing is wider than the window', async () => {
   const page = await open(file);
   await page.setViewportSize({ width: 700, height: 900 });
