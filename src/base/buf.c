@@ -22,6 +22,14 @@ void plim_buf_reset(struct plim_buf *buf)
     }
 }
 
+void plim_buf_flush(struct plim_buf *buf)
+{
+    if (!buf->failed && buf->n > 0 && !buf->drain(buf->self, plim_buf_str(buf))) {
+        buf->failed = true;
+    }
+    buf->n = 0;
+}
+
 /* Room for n more bytes and a NUL; false (and failed) when it cannot be had. */
 static bool reserve(struct plim_buf *buf, size_t n)
 {
@@ -30,6 +38,10 @@ static bool reserve(struct plim_buf *buf, size_t n)
     }
     if (n < buf->cap - buf->n && buf->cap) {
         return true;
+    }
+    if (buf->drain && buf->n >= PLIM_BUF_DRAIN) {
+        plim_buf_flush(buf);
+        return reserve(buf, n);
     }
     size_t want = buf->n + n + 1;
     size_t cap = buf->cap * 2 > want ? buf->cap * 2 : want + 64;

@@ -5,21 +5,28 @@
 /*
  * Growable text buffer with a sticky failure: writers append without checking each call, and ask
  * once at the end (plim_buf_status). After a failure further writes do nothing.
- * A zeroed buffer is empty and valid. Threads: one at a time.
+ * A zeroed buffer is empty and valid. With a drain it holds at most PLIM_BUF_DRAIN bytes and a text, and hands on what is
+ * full: for output that may be larger than memory. Threads: one at a time.
  */
 
 #include "base/err.h"
 #include "base/str.h"
 
+#define PLIM_BUF_DRAIN (1u << 20) /* bytes */
+
 struct plim_buf {
     char *p; /* owned; NUL behind the text once anything was written */
     size_t n;
     size_t cap;
-    bool failed; /* out of memory happened */
+    bool failed; /* out of memory happened, or the drain refused */
+    /* Takes the bytes so far, or refuses; NULL: the buffer grows. */
+    bool (*drain)(void *self, struct plim_str bytes);
+    void *self; /* of the drain */
 };
 
 void plim_buf_fini(struct plim_buf *buf);
 void plim_buf_reset(struct plim_buf *buf); /* empty, keeps the storage and clears `failed` */
+void plim_buf_flush(struct plim_buf *buf); /* hand on what is there; only with a drain */
 void plim_buf_add(struct plim_buf *buf, struct plim_str s);
 void plim_buf_text(struct plim_buf *buf, const char *z);
 void plim_buf_char(struct plim_buf *buf, char c);

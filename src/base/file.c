@@ -70,6 +70,7 @@ enum plim_status plim_source_open(const char *path, struct plim_source *out, str
     int fd;
     struct stat info;
     PLIM_TRY(open_for_reading(path, &fd, &info, err));
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* reads further ahead; a hint only */
     *out = (struct plim_source){
         .read = read_fd,
         .close = close_fd,
@@ -227,55 +228,85 @@ static int open_temporary(const char *path, char *temporary, size_t room)
     return fd;
 }
 
-/* Write to the open temporary and move it over `path`. Returns 0 or an errno. */
-static int finish_temporary(int fd, const char *temporary, const char *path, struct plim_str bytes)
+static enum plim_status write_failed(const char *path, int e, struct plim_err *err)
 {
-    int e = write_all(fd, bytes);
-    if (e == 0 && fsync(fd) != 0) {
-        e = errno;
-    }
-    if (close(fd) != 0 && e == 0) {
-        e = errno;
-    }
-    if (e == 0 && rename(temporary, path) != 0) {
-        e = errno;
-    }
-    return e;
+    return plim__fail_errno(err, e == ENOSPC || e == EIO ? PLIM_E_IO : PLIM_E_CREATE, e,
+                            "cannot write '%s'", path);
 }
 
-/* A device or pipe (/dev/stdout, /dev/null) is written to, not replaced. Returns 0 or an errno. */
-static int write_in_place(const char *path, struct plim_str bytes)
+enum plim_status plim_target_open(const char *path, struct plim_target *out, struct plim_err *err)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return errno;
+    struct stat info;
+    out->path = path;
+    out->temporary[0] = '\0';
+    if (strcmp(path, "-") == 0) {
+        out->fd = STDOUT_FILENO;
+        return PLIM_OK;
     }
-    int e = write_all(fd, bytes);
-    return close(fd) != 0 && e == 0 ? errno : e;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) { /* written to, not replaced */
+        out->fd = S_ISDIR(info.st_mode) ? -1 : open(path, O_WRONLY | O_CLOEXEC);
+        if (out->fd < 0) {
+            int e = S_ISDIR(info.st_mode) ? EISDIR : errno;
+            return plim__fail_errno(err, PLIM_E_CREATE, e, "cannot write '%s'", path);
+        }
+        return PLIM_OK;
+    }
+    out->fd = open_temporary(path, out->temporary, sizeof(out->temporary));
+    if (out->fd < 0) {
+        return plim__fail_errno(err, PLIM_E_CREATE, errno, "cannot create '%s'", path);
+    }
+    return PLIM_OK;
+}
+
+enum plim_status plim_target_write(struct plim_target *target, struct plim_str bytes,
+                                   struct plim_err *err)
+{
+    int e = write_all(target->fd, bytes);
+    if (e != 0 && target->fd == STDOUT_FILENO) {
+        return plim__fail_errno(err, PLIM_E_IO, e, "cannot write to standard output");
+    }
+    return e ? write_failed(target->path, e, err) : PLIM_OK;
+}
+
+void plim_target_abort(struct plim_target *target)
+{
+    if (target->fd != STDOUT_FILENO) {
+        close(target->fd);
+    }
+    if (target->temporary[0]) {
+        unlink(target->temporary);
+    }
+}
+
+enum plim_status plim_target_commit(struct plim_target *target, struct plim_err *err)
+{
+    int e = target->temporary[0] && fsync(target->fd) != 0 ? errno : 0;
+    if (target->fd != STDOUT_FILENO && close(target->fd) != 0 && e == 0) {
+        e = errno;
+    }
+    if (target->temporary[0] && e == 0 && rename(target->temporary, target->path) != 0) {
+        e = errno;
+    }
+    if (e != 0) {
+        if (target->temporary[0]) {
+            unlink(target->temporary);
+        }
+        return write_failed(target->path, e, err);
+    }
+    if (target->temporary[0]) {
+        sync_folder(target->path);
+    }
+    return PLIM_OK;
 }
 
 enum plim_status plim_file_replace(const char *path, struct plim_str bytes, struct plim_err *err)
 {
-    struct stat info;
-    if (strcmp(path, "-") == 0) {
-        int e = write_all(STDOUT_FILENO, bytes);
-        return e ? plim__fail_errno(err, PLIM_E_IO, e, "cannot write to standard output") : PLIM_OK;
+    struct plim_target target;
+    PLIM_TRY(plim_target_open(path, &target, err));
+    enum plim_status st = plim_target_write(&target, bytes, err);
+    if (st != PLIM_OK) {
+        plim_target_abort(&target);
+        return st;
     }
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        int e = S_ISDIR(info.st_mode) ? EISDIR : write_in_place(path, bytes);
-        return e ? plim__fail_errno(err, PLIM_E_CREATE, e, "cannot write '%s'", path) : PLIM_OK;
-    }
-    char temporary[4096];
-    int fd = open_temporary(path, temporary, sizeof(temporary));
-    if (fd < 0) {
-        return plim__fail_errno(err, PLIM_E_CREATE, errno, "cannot create '%s'", path);
-    }
-    int e = finish_temporary(fd, temporary, path, bytes);
-    if (e != 0) {
-        unlink(temporary);
-        return plim__fail_errno(err, e == ENOSPC || e == EIO ? PLIM_E_IO : PLIM_E_CREATE, e,
-                                "cannot write '%s'", path);
-    }
-    sync_folder(path);
-    return PLIM_OK;
+    return plim_target_commit(&target, err);
 }

@@ -49,6 +49,28 @@ PLIM_MUST_USE enum plim_status plim_file_map(const char *path, struct plim_mappi
                                              struct plim_err *err);
 void plim_file_unmap(struct plim_mapping *map);
 
+/*
+ * A file that is being written: it appears at its path whole, by plim_target_commit(), or not at all. Standard output ("-")
+ * and whatever is no regular file (/dev/null, a pipe) are written to directly.
+ */
+struct plim_target {
+    int fd;
+    const char *path;     /* borrowed */
+    char temporary[4096]; /* beside `path`; empty: written directly */
+};
+
+/**
+ * plim_target_open() - begin. Then write any number of times, and commit or abort.
+ * Errors of the four: PLIM_E_CREATE, PLIM_E_IO (with errno); the old file is intact, and the target is closed after
+ * commit and abort.
+ */
+PLIM_MUST_USE enum plim_status plim_target_open(const char *path, struct plim_target *out,
+                                                struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_target_write(struct plim_target *target, struct plim_str bytes,
+                                                 struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_target_commit(struct plim_target *target, struct plim_err *err);
+void plim_target_abort(struct plim_target *target);
+
 /**
  * plim_file_replace() - write `bytes` to `path` so that readers see the old file or the new one, never
  * a part: temporary file in the same folder, fsync, rename. "-" writes to standard output.

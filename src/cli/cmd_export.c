@@ -2,6 +2,7 @@
 
 /* plimsoll export SNAPSHOT: the same memory in the forms of other programs. */
 
+#include "base/file.h"
 #include "cli/reading.h"
 #include "cli/verbs.h"
 #include "format/snapshot_read.h"
@@ -43,13 +44,48 @@ static enum plim_status write_export(const struct plim_opts_export *opts,
     return plim_export_pickle(out, s, &window, err);
 }
 
+struct sink {
+    struct plim_target target;
+    struct plim_err *err;
+    enum plim_status status; /* of the last write */
+};
+
+static bool pass_on(void *self, struct plim_str bytes)
+{
+    struct sink *sink = self;
+    sink->status = plim_target_write(&sink->target, bytes, sink->err);
+    return sink->status == PLIM_OK;
+}
+
+/* Written as it is made: an export may be larger than the memory that is left. */
+static enum plim_status send_export(const struct plim_opts_export *opts,
+                                    const struct plim_snapshot *s, struct plim_err *err)
+{
+    struct sink sink = {.err = err, .status = PLIM_OK};
+    struct plim_buf out = {.drain = pass_on, .self = &sink};
+    PLIM_TRY(plim_target_open(opts->output ? opts->output : "-", &sink.target, err));
+    enum plim_status st = write_export(opts, s, &out, err);
+    if (st == PLIM_OK) {
+        plim_buf_flush(&out);
+        st = plim_buf_status(&out, sink.status == PLIM_OK ? err : NULL);
+    }
+    plim_buf_fini(&out);
+    st = sink.status == PLIM_OK ? st : sink.status;
+    if (st != PLIM_OK) {
+        plim_target_abort(&sink.target);
+        return st;
+    }
+    return plim_target_commit(&sink.target, err);
+}
+
 enum plim_status plim_cmd_export(struct plim_cli *cli, const struct plim_opts_export *opts,
                                  struct plim_err *err)
 {
     struct plim_snapshot snapshot;
     struct plim_read_limits limits = PLIM_READ_LIMITS(opts);
     PLIM_TRY(plim_snapshot_read_file(cli->args[0], &limits, &snapshot, err));
-    enum plim_status st = write_export(opts, &snapshot, &cli->out, err);
+    enum plim_status st = send_export(opts, &snapshot, err);
+    cli->sent = true;
     plim_snapshot_fini(&snapshot);
     return st;
 }

@@ -80,10 +80,15 @@ static enum plim_status send_answer(const struct plim_cli *cli, const void *valu
 {
     const char *path = text_value(cli->verb, values, "output");
     PLIM_TRY(plim_buf_status(&cli->out, err));
-    if (cli->out.n == 0 && path == NULL) {
+    if (cli->sent || (cli->out.n == 0 && path == NULL)) {
         return PLIM_OK;
     }
-    enum plim_status st = plim_file_replace(path ? path : "-", plim_buf_str(&cli->out), err);
+    return plim_file_replace(path ? path : "-", plim_buf_str(&cli->out), err);
+}
+
+/* A reader that went away (`| head`) has seen enough. */
+static enum plim_status unless_pipe_broke(enum plim_status st, const struct plim_err *err)
+{
     return st != PLIM_OK && err->os_errno == EPIPE ? PLIM_OK : st;
 }
 
@@ -103,9 +108,9 @@ static enum plim_status run_verb(struct plim_cli *cli, int argc, char **argv, st
         cli->n_args = got.n_args;
         cli->color = wants_color(cli->verb, got.values);
         cli->width = terminal_width();
-        PLIM_TRY(cli->verb->run(cli, got.values, err));
+        PLIM_TRY(unless_pipe_broke(cli->verb->run(cli, got.values, err), err));
     }
-    return send_answer(cli, got.values, err);
+    return unless_pipe_broke(send_answer(cli, got.values, err), err);
 }
 
 static enum plim_status find_verb(const char *word, const struct plim_verb **out,

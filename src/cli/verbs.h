@@ -62,6 +62,7 @@ struct plim_cli {
     struct plim_arena arena; /* lives until the program ends */
     bool color;              /* the answer may use ANSI colours */
     unsigned width;          /* columns of the terminal, 80 when there is none */
+    bool sent;               /* the verb sent its answer itself: `out` is not looked at */
     int exit_code;           /* of a verb that returned PLIM_OK; 0 unless it says otherwise */
 };
 

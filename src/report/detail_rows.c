@@ -71,47 +71,54 @@ static uint32_t octave_of(uint64_t size)
     return log * 4 + (uint32_t)((size >> (log - 2)) & 3u);
 }
 
-/* Call `visit` for each block of the trace. */
-static enum plim_status
-each_block(struct picker *p,
-           enum plim_status (*visit)(struct picker *, const struct plim_life *, struct plim_err *),
-           struct plim_err *err)
+/* What is done with each block: `event` is its allocation, or PLIM_NO_EVENT when it was there before. */
+typedef enum plim_status (*visitor)(struct picker *, const struct plim_life *span, uint32_t event,
+                                    struct plim_err *);
+
+/* Call `visit` for each block of the trace. Of blocks of the trace only the span is known: the whole life is worth
+ * a look at another event, which is seldom in the cache. */
+static enum plim_status each_block(struct picker *p, visitor visit, struct plim_err *err)
 {
     const struct plim_lives *lives = &p->detail->lives;
     plim_vec_foreach (life, &lives->before) {
-        PLIM_TRY(visit(p, life, err));
+        PLIM_TRY(visit(p, life, PLIM_NO_EVENT, err));
     }
     for (uint32_t i = 0; i < lives->trace->events.n; i++) {
         if (lives->trace->events.items[i].action == PLIM_ACTION_ALLOC) {
-            struct plim_life life = plim_lives_of_event(lives, i);
-            PLIM_TRY(visit(p, &life, err));
+            struct plim_life span = plim_lives_span(lives, i);
+            PLIM_TRY(visit(p, &span, i, err));
         }
     }
     return PLIM_OK;
 }
 
-static enum plim_status count_level(struct picker *p, const struct plim_life *life,
+static enum plim_status count_level(struct picker *p, const struct plim_life *span, uint32_t event,
                                     struct plim_err *err)
 {
+    (void)event;
     (void)err;
-    p->by_level[level_of(p, life)]++;
+    p->by_level[level_of(p, span)]++;
     return PLIM_OK;
 }
 
-static enum plim_status count_size(struct picker *p, const struct plim_life *life,
+static enum plim_status count_size(struct picker *p, const struct plim_life *span, uint32_t event,
                                    struct plim_err *err)
 {
+    (void)event;
     (void)err;
-    if (level_of(p, life) < p->least_level) {
-        p->by_size[octave_of(life->requested)]++;
+    if (level_of(p, span) < p->least_level) {
+        p->by_size[octave_of(span->requested)]++;
     }
     return PLIM_OK;
 }
 
-static enum plim_status take(struct picker *p, const struct plim_life *life, struct plim_err *err)
+static enum plim_status take(struct picker *p, const struct plim_life *span, uint32_t event,
+                             struct plim_err *err)
 {
-    if (level_of(p, life) >= p->least_level || octave_of(life->requested) >= p->least_octave) {
-        return plim_vec_push(&p->rows, err, *life);
+    if (level_of(p, span) >= p->least_level || octave_of(span->requested) >= p->least_octave) {
+        return plim_vec_push(
+            &p->rows, err,
+            event == PLIM_NO_EVENT ? *span : plim_lives_of_event(&p->detail->lives, event));
     }
     return PLIM_OK;
 }

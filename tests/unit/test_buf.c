@@ -83,6 +83,57 @@ static void a_failure_sticks_until_reset(void **state)
     plim_buf_fini(&buf);
 }
 
+/* A drain that counts what it is given, and refuses once it has had enough. */
+struct drain {
+    size_t got, most;
+    unsigned calls;
+    unsigned char sum; /* of all bytes: nothing is lost or repeated */
+};
+
+static bool take_bytes(void *self, struct plim_str bytes)
+{
+    struct drain *drain = self;
+    drain->calls++;
+    drain->got += bytes.n;
+    for (size_t i = 0; i < bytes.n; i++) {
+        drain->sum = (unsigned char)(drain->sum + (unsigned char)bytes.p[i]);
+    }
+    return drain->got <= drain->most;
+}
+
+static void a_buffer_with_a_drain_hands_on_what_is_full_and_stays_small(void **state)
+{
+    (void)state;
+    struct drain drain = {.most = SIZE_MAX};
+    struct plim_buf buf = {.drain = take_bytes, .self = &drain};
+    unsigned char sum = 0;
+    for (unsigned i = 0; i < 1000000; i++) {
+        plim_buf_text(&buf, "0123456789");
+        sum = (unsigned char)(sum + 525); /* of the ten digits */
+    }
+    assert_true(drain.calls > 3);
+    assert_true(buf.cap < 4 * PLIM_BUF_DRAIN);
+    plim_buf_flush(&buf);
+    assert_ok(plim_buf_status(&buf, NULL));
+    assert_int_equal(drain.got, 10000000);
+    assert_int_equal(drain.sum, sum);
+    plim_buf_fini(&buf);
+}
+
+static void a_drain_that_refuses_is_a_failure_that_sticks(void **state)
+{
+    (void)state;
+    struct drain drain = {.most = 2 * PLIM_BUF_DRAIN};
+    struct plim_buf buf = {.drain = take_bytes, .self = &drain};
+    plim_buf_repeat(&buf, "0123456789", 1000000);
+    assert_int_not_equal(plim_buf_status(&buf, NULL), PLIM_OK);
+    unsigned calls = drain.calls;
+    plim_buf_text(&buf, "more");
+    plim_buf_flush(&buf);
+    assert_int_equal(drain.calls, calls);
+    plim_buf_fini(&buf);
+}
+
 static enum plim_status write_much(void *arg)
 {
     (void)arg;
@@ -110,6 +161,8 @@ int main(void)
         cmocka_unit_test(bytes_of_any_value_are_kept),
         cmocka_unit_test(reset_empties_but_keeps_the_storage),
         cmocka_unit_test(a_failure_sticks_until_reset),
+        cmocka_unit_test(a_buffer_with_a_drain_hands_on_what_is_full_and_stays_small),
+        cmocka_unit_test(a_drain_that_refuses_is_a_failure_that_sticks),
         cmocka_unit_test(every_failed_allocation_is_reported_and_nothing_leaks),
     };
     return PLIM_RUN_TESTS("buf", tests);

@@ -154,6 +154,24 @@ static void replace_makes_a_new_file_or_changes_the_old_one(void **state)
     assert_int_equal(info.st_mode & 0777, 0600);
 }
 
+static void a_target_is_seen_when_it_is_committed_and_never_when_it_is_aborted(void **state)
+{
+    (void)state;
+    struct plim_target target;
+    put("target", "old");
+    assert_ok(plim_target_open("target", &target, NULL));
+    assert_ok(plim_target_write(&target, PLIM_STR("new "), NULL));
+    assert_file_holds("target", "old");
+    assert_ok(plim_target_write(&target, PLIM_STR("text"), NULL));
+    assert_ok(plim_target_commit(&target, NULL));
+    assert_file_holds("target", "new text");
+    assert_ok(plim_target_open("target", &target, NULL));
+    assert_ok(plim_target_write(&target, PLIM_STR("never"), NULL));
+    plim_target_abort(&target);
+    assert_file_holds("target", "new text");
+    assert_int_equal(access(target.temporary, F_OK), -1);
+}
+
 static void a_new_file_respects_the_umask(void **state)
 {
     (void)state;
