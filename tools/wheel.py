@@ -52,6 +52,7 @@ def build(folder, stage):
     if not (folder / "build.ninja").exists():
         run("meson", "setup", folder, "--prefix=/usr", "--libdir=lib", "--buildtype=release", "-Dprefer_static=true",
             cwd=ROOT)
+    run("ninja", "-C", folder, "build.ninja")  # what is installed may have changed since
     targets = json.loads(run("meson", "introspect", "--targets", folder))
     wanted = [os.path.relpath(name, folder) for t in targets if t["installed"] for name in t["filename"]]
     run("ninja", "-C", folder, *wanted)

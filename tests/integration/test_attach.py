@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
@@ -152,6 +153,39 @@ class AttachTest(AttachCase):
         self.assertEqual(seen.state, 1)
         self.assertEqual(_share.File.from_buffer_copy(name.read_bytes()).state, 2)
         self.assertEqual(self.diagnose(path)["verdict"]["class"], "healthy")
+
+
+class TogetherTest(AttachCase):
+    def test_record_brings_attach_along(self):
+        """under record a Python without the wheel attaches too, and keeps its own path"""
+        env = self.environment()
+        for name in ("PLIMSOLL_ATTACH", "PLIMSOLL_RECORD_DIR"):
+            env.pop(name)
+        env.update(PYTHONPATH=str(self.folder), TMPDIR=str(self.folder))
+        (self.folder / "sitecustomize.py").write_text("print('own')")
+        result = subprocess.run([plimtest.PROGRAM, "record", "-o", str(self.folder / "t.plt"), "--", self.python,
+                                 str(HERE / "attach_programs.py"), "worker"], capture_output=True, timeout=300,
+                                env=env, check=False)
+        err = result.stderr.decode()
+        self.assertEqual(result.returncode, 0, err[-3000:])
+        self.assertEqual(result.stdout, b"own\n")
+        self.assertRegex(err, r"plimsoll: attach \(pid \d+\): (wrote|left) ")
+        judged = self.diagnose(self.folder / "t.plt")
+        self.assertEqual(judged["trace"]["peak_reserved_bytes"], 14 * 256 * MIB)
+
+    def test_an_incident_without_an_owner(self):
+        """where nobody owns the incidents, the failing process lets the program finish its own"""
+        place = self.folder / "incidents"
+        self.program("notes", PLIMSOLL_INCIDENT_DIR=str(place), PLIMSOLL_PROGRAM=plimtest.PROGRAM)
+        deadline = time.monotonic() + 60
+        while not list(place.glob("incident-*/incident.json")):
+            self.assertLess(time.monotonic(), deadline, list(place.rglob("*")))
+            time.sleep(0.05)
+        incident, = place.iterdir()
+        facts = json.loads((incident / "incident.json").read_text())
+        self.assertEqual(plimtest.schema_complaints(facts), [])
+        self.assertEqual(facts["tags"], {"request_id": "large", "batch": 64, "prompt": 4096})
+        self.assertEqual(facts["verdict"]["class"], "capacity")
 
 
 class OlderTest(AttachCase):

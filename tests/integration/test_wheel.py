@@ -29,6 +29,15 @@ judged = plimsoll.diagnose(sys.argv[1])["verdict"]
 print(json.dumps([plimsoll.program(), told["class"], judged["class"]]))
 """
 
+TINY = """
+import ctypes
+cuda = ctypes.CDLL("libcudart.so.13")
+p = ctypes.c_void_p()
+assert cuda.cudaMalloc(ctypes.byref(p), ctypes.c_size_t(64 << 20)) == 0
+assert cuda.cudaFree(p) == 0
+print("done")
+"""
+
 
 def libraries_of(path):
     """Files that a program is loaded with, the loader among them."""
@@ -96,6 +105,17 @@ class WheelTest(unittest.TestCase):
         """dryrun finds the simulated GPU that came along"""
         out = json.loads(self.run_it(self.venv / "bin" / "plimsoll", "dryrun", "--format", "json", "--", "true"))
         self.assertEqual(out["runs"][0]["outcome"], "no_cuda")
+
+    def test_a_tiny_program_is_recorded(self):
+        """record finds its recorder, and the trace holds the calls of a program that takes device memory"""
+        shells = next((self.venv / "lib").glob("python*/site-packages/plimsoll/_native/lib/plimsoll/simgpu/shells"))
+        (self.folder / "tiny.py").write_text(TINY)
+        trace = self.folder / "tiny.plt"
+        out = self.run_it(self.venv / "bin" / "plimsoll", "record", "--quiet", "-o", trace, "--",
+                          self.venv / "bin" / "python", self.folder / "tiny.py", LD_LIBRARY_PATH=str(shells))
+        self.assertEqual(out, "done\n")
+        judged = json.loads(self.run_it(self.venv / "bin" / "plimsoll", "diagnose", "--format", "json", trace))
+        self.assertEqual(judged["trace"]["peak_reserved_bytes"], 64 << 20)
 
     def test_the_start_hook(self):
         """the start hook loads nothing while it is not asked"""
