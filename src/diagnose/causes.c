@@ -154,13 +154,15 @@ static size_t list_outside(const struct plim__bench *j, struct plim__cause *caus
                                            .gain = others,
                                            .weight = others.bytes >= threshold ? 1 : 0};
     }
-    if (plim_known(own) && own.bytes > LARGE_CONTEXT) {
+    struct plim_amount context = j->d->set.ledger.part[PLIM_OWNER_CONTEXT];
+    uint64_t usual = plim_known(context) ? context.bytes : LARGE_CONTEXT;
+    if (plim_known(own) && own.bytes > usual && own.bytes > LARGE_CONTEXT) {
         causes[n++] = (struct plim__cause){
             .name = "no_process_other",
             .what = "if this process held only a usual context outside the allocator",
             .cls = PLIM_CLASS_EXTERNAL,
             .subclass = PLIM_SUBCLASS_SAME_PROCESS,
-            .gain = plim_amount(own.bytes - LARGE_CONTEXT, own.how),
+            .gain = plim_amount(own.bytes - usual, own.how),
             .weight = 1};
     }
     return n;

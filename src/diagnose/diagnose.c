@@ -200,6 +200,10 @@ static enum plim_status find_leaks(const struct plim_snapshot *snapshot, struct 
                                  .history = &d->history,
                                  .position = d->position};
     PLIM_TRY(plim_leaks_find(&in, &d->arena, &d->leaks, err));
+    if (snapshot->level == PLIM_LEVEL_ALLOCATOR) {
+        d->leaks.suspects.n = 0; /* an allocator that asks for more may only be filling its cache */
+        return PLIM_OK;
+    }
     size_t first = first_failure(in.trace, d->position);
     if (d->leaks.suspects.n > 0 || first == d->position || first == 0) {
         return PLIM_OK;
@@ -240,6 +244,7 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     PLIM_TRY(plim_sites_build(snapshot, &d->sites, err));
     PLIM_TRY(find_leaks(snapshot, d, err));
     PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
+    plim__outside_facts(device, snapshot->level, d);
     plim__books_fill(d);
     PLIM_TRY(fill_blame(snapshot, rows, d, err));
     PLIM_TRY(fill_pins(snapshot, rows, d, err));

@@ -136,6 +136,10 @@ void plim_diagnosis_fini(struct plim_diagnosis *diagnosis);
 /* books.c: the ledger at the moment from heap sums and d->facts. */
 void plim__books_fill(struct plim_diagnosis *d);
 
+/* outside.c: what a recorder knows of the device's side, into d->facts and the ledger's parts. */
+void plim__outside_facts(const struct plim_device *device, enum plim_level level,
+                         struct plim_diagnosis *d);
+
 /* judge.c: counterfactuals, evidence, verdict, unknowns. */
 PLIM_MUST_USE enum plim_status plim__judge(const struct plim_snapshot *snapshot,
                                            struct plim_diagnosis *d, struct plim_err *err);

@@ -146,6 +146,21 @@ static void verdict_working_set(struct plim__bench *j, const struct plim__cause 
                                 about_compaction(j, causes, n), others));
 }
 
+/* Driver calls alone: the allocator was full, but of what? */
+static void verdict_inside_unknown(struct plim__bench *j)
+{
+    const struct plim_ledger *l = &j->d->set.ledger;
+    set_verdict(
+        j, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.6,
+        plim_arena_sayf(
+            j->arena,
+            "The allocator held %s and asked the driver for %s more, which it had not. Whether "
+            "what "
+            "it held was live or free in pieces, a trace of driver calls cannot tell: a snapshot "
+            "can (plimsoll record leaves one when PyTorch runs out of memory).",
+            plim__say_bytes(j, l->reserved.bytes), request_text(j)));
+}
+
 static const char *cause_sentence(struct plim__bench *j, const struct plim__cause *c)
 {
     const char *gain = plim__say_bytes(j, c->gain.bytes), *need = request_text(j);
@@ -263,6 +278,8 @@ static void choose_verdict(struct plim__bench *j, const struct plim__cause *caus
     } else if (j->best) {
         double confidence = cause_confidence(j, causes, n) - (capped ? 0.2 : 0);
         set_verdict(j, j->best->cls, j->best->subclass, confidence, cause_sentence(j, j->best));
+    } else if (j->snapshot->level == PLIM_LEVEL_ALLOCATOR) {
+        verdict_inside_unknown(j);
     } else {
         verdict_working_set(j, causes, n);
     }
@@ -361,6 +378,12 @@ static void judge_calm(struct plim__bench *j)
                             "segments that the allocator releases by itself before it fails.",
                             plim__say_bytes(j, plim__owner(j, PLIM_OWNER_RELEASABLE)),
                             plim__say_bytes(j, l->reserved.bytes)));
+    } else if (j->snapshot->level == PLIM_LEVEL_ALLOCATOR) {
+        set_verdict(j, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_OK, 0.7,
+                    plim_arena_sayf(j->arena,
+                                    "No request to the driver failed: the allocator holds %s, its "
+                                    "cache included.",
+                                    plim__say_bytes(j, l->reserved.bytes)));
     } else {
         set_verdict(j, PLIM_CLASS_HEALTHY, PLIM_SUBCLASS_OK, 0.9,
                     plim_arena_sayf(j->arena, "Nothing failed: %s reserved, %s of it live.",

@@ -40,3 +40,27 @@ const char *plim_how_text(enum plim_how how)
     };
     return (unsigned)how < PLIM_HOW_COUNT ? texts[how] : "unknown";
 }
+
+unsigned plim_ledger_part_after(const struct plim_ledger *ledger, uint64_t bytes, unsigned owner)
+{
+    unsigned best = PLIM_OWNERS;
+    for (unsigned i = 0; i < PLIM_OWNERS; i++) {
+        const struct plim_amount *part = &ledger->part[i];
+        bool behind = part->bytes < bytes || (part->bytes == bytes && i > owner);
+        if (plim_known(*part) && part->bytes > 0 && behind &&
+            (best == PLIM_OWNERS || part->bytes > ledger->part[best].bytes)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+const char *plim_ledger_part_label(unsigned owner)
+{
+    static const char *const labels[] = {
+#define PLIM__X(name, text, library) text,
+        PLIM_OWNER_MAP(PLIM__X)
+#undef PLIM__X
+    };
+    return owner == PLIM_OWNER_UNKNOWN || owner >= PLIM_OWNERS ? "not attributed" : labels[owner];
+}

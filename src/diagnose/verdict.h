@@ -14,6 +14,8 @@
 #include "base/arena.h"
 #include "base/vec.h"
 
+#include <plimsoll/event.h>
+
 /* X(name, JSON text, meaning) */
 #define PLIM_CLASS_MAP(X)                                                                          \
     X(UNKNOWN, "unknown", "the input cannot decide")                                               \
@@ -132,7 +134,10 @@ struct plim_ledger {
     struct plim_amount reserved;                /* all segments */
     struct plim_amount request;                 /* of the failing request, as given to the driver */
     struct plim_amount owner[PLIM_OWNER_COUNT]; /* the waterfall */
-    const char *moment;                         /* "at the failure", "at the peak", "at the end" */
+    /* What PROCESS_OTHER is made of, by enum plim_gpu_owner, when a recorder saw it. UNKNOWN: what the
+     * driver counts for this process and no recorded call accounts for. */
+    struct plim_amount part[PLIM_OWNERS];
+    const char *moment; /* "at the failure", "at the peak", "at the end" */
 };
 
 /* "If we take away X, does the request fit?" */
@@ -179,6 +184,13 @@ struct plim_finding_set {
 };
 
 void plim_finding_set_fini(struct plim_finding_set *set);
+
+/** plim_ledger_part_after() - the part with most bytes among those behind (bytes, owner) in falling
+ * order; start with (UINT64_MAX, 0). PLIM_OWNERS: no more. Parts of nothing are left out. */
+unsigned plim_ledger_part_after(const struct plim_ledger *ledger, uint64_t bytes, unsigned owner);
+
+/** plim_ledger_part_label() - the owner's name for people; "not attributed" for UNKNOWN. */
+const char *plim_ledger_part_label(unsigned owner);
 
 const char *plim_class_text(enum plim_class cls);
 const char *plim_subclass_text(enum plim_subclass subclass);

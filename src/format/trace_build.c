@@ -322,6 +322,55 @@ static enum plim_status to_outside(struct building *b, const struct plim_trace_e
                                                       ours ? owner : PLIM_OUTSIDE_OTHERS});
 }
 
+/* Events of a trace up to a time. */
+static uint32_t position_at(const struct plim_trace *trace, uint64_t time_us)
+{
+    size_t low = 0, high = trace->events.n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (trace->events.items[middle].time_us <= time_us) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return (uint32_t)plim_min_u64(low, UINT32_MAX);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct plim_outside_sample *x = a, *y = b;
+    return (x->time_us > y->time_us) - (x->time_us < y->time_us);
+}
+
+/* What the Python side was told of the device, among the recorder's own samples. */
+static enum plim_status add_stats(struct building *b)
+{
+    plim_vec_foreach (row, &b->r->stats) {
+        const struct plim_trace_stats *s = &row->stats;
+        if (row->process != b->process || s->device >= b->snap.devices.n || s->device_total == 0 ||
+            (s->device_free != UINT64_MAX && s->device_free > s->device_total)) {
+            continue;
+        }
+        struct plim_device *device = &b->snap.devices.items[s->device];
+        struct plim_outside_sample sample = {
+            .time_us = s->time_ns / 1000,
+            .used = s->device_free == UINT64_MAX ? UINT64_MAX : s->device_total - s->device_free,
+            .total = s->device_total,
+            .mine = UINT64_MAX,
+            .position = position_at(&device->trace, s->time_ns / 1000),
+        };
+        PLIM_TRY(plim_vec_push(&device->outside.samples, b->err, sample));
+    }
+    plim_vec_foreach (device, &b->snap.devices) {
+        if (device->outside.samples.n > 1) {
+            qsort(device->outside.samples.items, device->outside.samples.n,
+                  sizeof(device->outside.samples.items[0]), by_time);
+        }
+    }
+    return PLIM_OK;
+}
+
 /* -- putting together ---------------------------------------------------------------------------- */
 
 static enum plim_status walk(struct building *b)
@@ -412,6 +461,7 @@ static enum plim_status finish(struct building *b)
     for (unsigned i = 0; i < DEVICES; i++) {
         PLIM_TRY(finish_heap(b, i));
     }
+    PLIM_TRY(add_stats(b));
     const struct plim_recorded_process *p = &b->r->processes.items[b->process];
     plim_vec_foreach (device, &b->snap.devices) {
         device->trace.has_times = true;
@@ -489,21 +539,6 @@ enum plim_status plim_trace_read(struct plim_source *source, const struct plim_r
 }
 
 /* -- beside a snapshot --------------------------------------------------------------------------- */
-
-/* Events of a trace up to a time. */
-static uint32_t position_at(const struct plim_trace *trace, uint64_t time_us)
-{
-    size_t low = 0, high = trace->events.n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (trace->events.items[middle].time_us <= time_us) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return (uint32_t)plim_min_u64(low, UINT32_MAX);
-}
 
 static void match_positions(struct plim_outside *outside, const struct plim_trace *trace)
 {

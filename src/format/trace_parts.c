@@ -126,7 +126,9 @@ bool plim__events_get(struct plim_str payload, struct plim_trace_event *events, 
     X(peak_allocated)                                                                              \
     X(peak_reserved)                                                                               \
     X(retries)                                                                                     \
-    X(ooms)
+    X(ooms)                                                                                        \
+    X(device_total)                                                                                \
+    X(device_free)
 #define RUN_FIELDS(X) X(time_ns) X(exit_status) X(signal) X(unwritten) X(over_limit)
 
 /* kind, process, body with its length. */

@@ -95,6 +95,8 @@ struct plim_trace_stats {
     uint64_t allocated, active, requested, reserved, inactive_split; /* bytes */
     uint64_t peak_allocated, peak_reserved;
     uint64_t retries, ooms;
+    uint64_t device_total; /* bytes; 0: not known */
+    uint64_t device_free;  /* bytes, as the driver said then; UINT64_MAX: not asked */
 };
 
 struct plim_trace_run {

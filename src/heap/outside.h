@@ -31,7 +31,7 @@ struct plim_outside_change {
 
 struct plim_outside_sample {
     uint64_t time_us;
-    uint64_t used;  /* bytes of the device, by everybody */
+    uint64_t used;  /* bytes of the device, by everybody; UINT64_MAX: not known */
     uint64_t total; /* bytes of the device */
     uint64_t mine;  /* bytes of this process; UINT64_MAX: not known */
     uint32_t position;

@@ -445,6 +445,8 @@ static struct plim_trace_stats stats_from(const struct plim_attach_device *a, ui
         .peak_reserved = a->peak_reserved,
         .retries = a->num_alloc_retries,
         .ooms = a->num_ooms,
+        .device_total = a->device_total != UINT64_MAX ? a->device_total : 0,
+        .device_free = a->device_free,
     };
 }
 
@@ -478,8 +480,11 @@ static enum plim_status read_stats(struct plim_drain *d, const struct plim_sourc
         PLIM_TRY(last_stats(d, s->process, i, &last, err));
         bool same = last->allocated == now.allocated && last->reserved == now.reserved &&
                     last->requested == now.requested && last->ooms == now.ooms &&
-                    last->inactive_split == now.inactive_split && last->time_ns != 0;
+                    last->inactive_split == now.inactive_split &&
+                    last->device_free == now.device_free && last->time_ns != 0;
         if (!same) {
+            d->tally.device[i].total =
+                now.device_total ? now.device_total : d->tally.device[i].total;
             *last = now;
             plim__fact_stats(&d->facts, s->process, &now);
             PLIM_TRY(fact_added(d, err));

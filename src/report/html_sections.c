@@ -6,6 +6,8 @@
 #include "base/bytes.h"
 #include "base/num.h"
 
+#include <stdio.h>
+
 #define BAR_WIDTH  520.0 /* units of the drawing */
 #define BAR_LEFT   300.0
 #define BAR_RIGHT  110.0
@@ -124,6 +126,17 @@ static void ledger_row(struct plim_buf *out, const char *key, const char *label,
     plim_buf_printf(out, "<td>%s</td></tr>", plim_how_text(amount.how));
 }
 
+/* What this process holds outside the allocator, most bytes first. */
+static void ledger_parts(struct plim_buf *out, const struct plim_ledger *l)
+{
+    for (unsigned best = plim_ledger_part_after(l, UINT64_MAX, 0); best < PLIM_OWNERS;
+         best = plim_ledger_part_after(l, l->part[best].bytes, best)) {
+        char label[64];
+        (void)snprintf(label, sizeof(label), "– %s", plim_ledger_part_label(best));
+        ledger_row(out, "none", label, l->part[best], l->total);
+    }
+}
+
 static void ledger(struct plim_buf *out, const struct plim_ledger *l)
 {
     plim_buf_text(out, "<section id=\"ledger\" aria-labelledby=\"h-ledger\">"
@@ -137,6 +150,9 @@ static void ledger(struct plim_buf *out, const struct plim_ledger *l)
                        "</tr></thead><tbody>");
     for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
         ledger_row(out, owner_keys[i], owner_labels[i], l->owner[i], l->total);
+        if (i == PLIM_OWNER_PROCESS_OTHER) {
+            ledger_parts(out, l);
+        }
     }
     ledger_row(out, "none", "device total", l->total, l->total);
     ledger_row(out, "none", "capacity of this process", l->capacity, l->total);

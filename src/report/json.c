@@ -32,6 +32,25 @@ void plim_json_verdict(struct plim_jsonw *w, const struct plim_verdict *verdict)
     plim_jsonw_end(w);
 }
 
+/* What process_other is made of, most bytes first; nothing when no recorder saw it. */
+static void json_parts(struct plim_jsonw *w, const struct plim_ledger *ledger)
+{
+    unsigned best = plim_ledger_part_after(ledger, UINT64_MAX, 0);
+    if (best == PLIM_OWNERS) {
+        return;
+    }
+    plim_jsonw_key(w, "process_other_by_owner");
+    plim_jsonw_array(w);
+    for (; best < PLIM_OWNERS;
+         best = plim_ledger_part_after(ledger, ledger->part[best].bytes, best)) {
+        plim_jsonw_object(w);
+        plim_jsonw_kv_text(w, "owner", plim_ledger_part_label(best));
+        plim_json_amount(w, "amount", ledger->part[best]);
+        plim_jsonw_end(w);
+    }
+    plim_jsonw_end(w);
+}
+
 void plim_json_ledger(struct plim_jsonw *w, const struct plim_ledger *ledger)
 {
     static const char *const keys[] = {
@@ -55,6 +74,7 @@ void plim_json_ledger(struct plim_jsonw *w, const struct plim_ledger *ledger)
         plim_json_amount(w, keys[i], ledger->owner[i]);
     }
     plim_jsonw_end(w);
+    json_parts(w, ledger);
     plim_jsonw_end(w);
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/bytes.h"
 
+#include <stdio.h>
+
 void plim_markdown_escape(struct plim_buf *out, const char *text)
 {
     for (const char *p = text ? text : ""; *p; p++) {
@@ -64,6 +66,17 @@ static void ledger_row(struct plim_buf *out, const char *label, struct plim_amou
     plim_buf_printf(out, " | %s |\n", plim_how_text(amount.how));
 }
 
+/* What this process holds outside the allocator, most bytes first. */
+static void ledger_parts(struct plim_buf *out, const struct plim_ledger *l)
+{
+    for (unsigned best = plim_ledger_part_after(l, UINT64_MAX, 0); best < PLIM_OWNERS;
+         best = plim_ledger_part_after(l, l->part[best].bytes, best)) {
+        char label[64];
+        (void)snprintf(label, sizeof(label), "– %s", plim_ledger_part_label(best));
+        ledger_row(out, label, l->part[best], l->total);
+    }
+}
+
 static void ledger(struct plim_buf *out, const struct plim_ledger *l)
 {
     static const char *const labels[] = {
@@ -84,6 +97,9 @@ static void ledger(struct plim_buf *out, const struct plim_ledger *l)
                     l->moment ? " " : "", l->moment ? l->moment : "");
     for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
         ledger_row(out, labels[i], l->owner[i], l->total);
+        if (i == PLIM_OWNER_PROCESS_OTHER) {
+            ledger_parts(out, l);
+        }
     }
     ledger_row(out, "**device**", l->total, none);
     if (plim_known(l->capacity) && l->capacity.bytes != l->total.bytes) {

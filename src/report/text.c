@@ -210,27 +210,59 @@ static void add_bar(struct plim_buf *out, uint64_t bytes, uint64_t scale, size_t
     plim_buf_repeat(out, " ", columns > used ? columns - used : 0);
 }
 
+static size_t bar_columns(size_t label_columns, const struct plim_text_style *style)
+{
+    size_t fixed = 2 + label_columns + 1 + 2 + SIZE_COLUMN + 2 + SHARE_COLUMN + 2;
+    size_t width = width_of(style);
+    size_t bar = width > fixed + BAR_LEAST ? width - fixed : BAR_LEAST;
+    return bar > BAR_MOST ? BAR_MOST : bar;
+}
+
+static void ledger_share(struct plim_buf *out, const struct plim_ledger *ledger, uint64_t bytes)
+{
+    if (plim_known(ledger->total) && ledger->total.bytes > 0) {
+        plim_buf_printf(out, "  %3.0f %%", 100.0 * (double)bytes / (double)ledger->total.bytes);
+    }
+}
+
 static void ledger_row(struct plim_buf *out, enum plim_owner owner,
                        const struct plim_ledger *ledger, size_t label_columns,
                        const struct plim_text_style *style)
 {
     char size[PLIM_BYTES_TEXT];
     struct plim_amount amount = ledger->owner[owner];
-    size_t fixed = 2 + label_columns + 1 + 2 + SIZE_COLUMN + 2 + SHARE_COLUMN + 2;
-    size_t width = width_of(style);
-    size_t bar = width > fixed + BAR_LEAST ? width - fixed : BAR_LEAST;
-    bar = bar > BAR_MOST ? BAR_MOST : bar;
+    size_t bar = bar_columns(label_columns, style);
     plim_buf_printf(out, "  %-*s ", (int)label_columns, owner_label(owner));
     ansi(out, style, owner_color(owner));
     add_bar(out, amount.bytes, bar_scale(ledger), bar, style);
     ansi(out, style, ANSI_RESET);
     plim_buf_printf(out, "  %*s", SIZE_COLUMN, plim_bytes_format(size, amount.bytes));
-    if (plim_known(ledger->total) && ledger->total.bytes > 0) {
-        double share = 100.0 * (double)amount.bytes / (double)ledger->total.bytes;
-        plim_buf_printf(out, "  %3.0f %%", share);
-    }
+    ledger_share(out, ledger, amount.bytes);
     /* How a figure was obtained is said where it is not simply what somebody measured. */
     plim_buf_text(out, amount.how == PLIM_HOW_ESTIMATED ? " ~\n" : "\n");
+}
+
+/* What the memory of this process outside the allocator is made of, most bytes first. */
+static void ledger_parts(struct plim_buf *out, const struct plim_ledger *ledger,
+                         size_t label_columns, const struct plim_text_style *style)
+{
+    uint64_t below = UINT64_MAX;
+    unsigned last = 0;
+    for (;;) {
+        unsigned best = plim_ledger_part_after(ledger, below, last);
+        if (best == PLIM_OWNERS) {
+            return;
+        }
+        below = ledger->part[best].bytes;
+        last = best;
+        char size[PLIM_BYTES_TEXT];
+        size_t bar = bar_columns(label_columns, style);
+        plim_buf_printf(out, "    - %-*s %*s  %*s", (int)(label_columns - 4),
+                        plim_ledger_part_label(best), (int)bar, "", SIZE_COLUMN,
+                        plim_bytes_format(size, below));
+        ledger_share(out, ledger, below);
+        plim_buf_text(out, ledger->part[best].how == PLIM_HOW_ESTIMATED ? " ~\n" : "\n");
+    }
 }
 
 static void ledger_title(struct plim_buf *out, const struct plim_ledger *ledger,
@@ -297,6 +329,9 @@ void plim_text_ledger(struct plim_buf *out, const struct plim_ledger *ledger,
     for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
         if (is_shown(ledger, i)) {
             ledger_row(out, (enum plim_owner)i, ledger, label_columns, style);
+            if (i == PLIM_OWNER_PROCESS_OTHER) {
+                ledger_parts(out, ledger, label_columns, style);
+            }
         }
     }
     ledger_note(out, ledger, estimated, style);
