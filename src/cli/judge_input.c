@@ -6,6 +6,7 @@
 
 #include "diagnose/facts.h"
 #include "format/snapshot_read.h"
+#include "format/trace_build.h"
 #include "incident/bundle.h"
 
 static struct plim_amount given(struct plim_opt_u64 option)
@@ -59,6 +60,30 @@ static enum plim_status add_message_file(const char *path, struct plim_facts *fa
     return add_message(&source, true, facts, err);
 }
 
+/* What a trace knows of the outside, into the snapshot. */
+static enum plim_status add_trace(struct plim_source *source, const struct plim_read_limits *limits,
+                                  struct plim_snapshot *snapshot, struct plim_err *err)
+{
+    struct plim_recording recording;
+    PLIM_TRY(plim_recording_read(source, limits, &recording, err));
+    enum plim_status st = plim_trace_beside(&recording, snapshot, err);
+    plim_recording_fini(&recording);
+    return st;
+}
+
+static enum plim_status add_trace_file(const char *path, const struct plim_read_limits *limits,
+                                       struct plim_snapshot *snapshot, struct plim_err *err)
+{
+    struct plim_source source;
+    PLIM_TRY(plim_source_open(path, &source, err));
+    enum plim_status st = add_trace(&source, limits, snapshot, err);
+    if (st != PLIM_OK && err && !err->where[0]) {
+        plim__err_where(err, "%s", source.name);
+    }
+    plim_source_close(&source);
+    return st;
+}
+
 /* An incident: its first snapshot, with its message and what its manifest says of the device. */
 static enum plim_status read_bundle(const struct plim_bundle *bundle,
                                     const struct plim_read_limits *limits, struct plim_facts *facts,
@@ -85,6 +110,13 @@ static enum plim_status read_bundle(const struct plim_bundle *bundle,
     PLIM_TRY(plim_bundle_source(bundle->path, bundle->snapshot, &source, err));
     st = plim_snapshot_read(&source, limits, out, err);
     plim_source_close(&source);
+    if (st == PLIM_OK && bundle->trace != NULL &&
+        plim_bundle_source(bundle->path, bundle->trace, &source, NULL) == PLIM_OK) {
+        /* a trace that says nothing of this process takes nothing from the snapshot */
+        enum plim_status ignored = add_trace(&source, limits, out, NULL);
+        (void)ignored;
+        plim_source_close(&source);
+    }
     return st;
 }
 
@@ -118,7 +150,11 @@ enum plim_status plim_judge_input(const char *path, const struct plim_judge_word
         PLIM_TRY(add_message_file(words->oom_text, &options.facts, err));
     }
     PLIM_TRY(read_input(path, &limits, &options.facts, &out->snapshot, err));
-    enum plim_status st = plim_diagnose(&out->snapshot, &options, &out->diagnosis, err);
+    enum plim_status st = PLIM_OK;
+    if (words->trace) {
+        st = add_trace_file(words->trace, &limits, &out->snapshot, err);
+    }
+    st = st == PLIM_OK ? plim_diagnose(&out->snapshot, &options, &out->diagnosis, err) : st;
     if (st != PLIM_OK) {
         plim_snapshot_fini(&out->snapshot);
     }

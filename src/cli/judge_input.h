@@ -10,6 +10,7 @@
 /* The options that say how; PLIM_OPTIONS_JUDGE in options.h declares them. */
 struct plim_judge_words {
     const char *oom_text;
+    const char *trace;
     const char *at;
     struct plim_opt_u64 device_memory, external, cap, device, rows;
     bool no_replay;
@@ -19,10 +20,11 @@ struct plim_judge_words {
 /* The words of any verb's options that have PLIM_OPTIONS_JUDGE and PLIM_OPTIONS_READING. */
 #define PLIM_JUDGE_WORDS(o)                                                                        \
     {                                                                                              \
-        .oom_text = (o)->oom_text, .at = (o)->at, .no_replay = (o)->no_replay,                     \
-        .device_memory = (o)->device_memory, .external = (o)->external, .cap = (o)->cap,           \
-        .device = (o)->device, .rows = (o)->rows, .memory_budget = (o)->memory_budget,             \
-        .max_string = (o)->max_string, .max_memo = (o)->max_memo, .max_nesting = (o)->max_nesting, \
+        .oom_text = (o)->oom_text, .trace = (o)->trace, .at = (o)->at,                             \
+        .no_replay = (o)->no_replay, .device_memory = (o)->device_memory,                          \
+        .external = (o)->external, .cap = (o)->cap, .device = (o)->device, .rows = (o)->rows,      \
+        .memory_budget = (o)->memory_budget, .max_string = (o)->max_string,                        \
+        .max_memo = (o)->max_memo, .max_nesting = (o)->max_nesting,                                \
     }
 
 struct plim_judged {

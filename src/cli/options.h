@@ -92,6 +92,9 @@
 #define PLIM_OPTIONS_JUDGE(X, S)                                                                   \
     X(S, oom_text, TEXT, "oom-text", 0, "FILE", NULL,                                              \
       "the out-of-memory message that belongs to the snapshot: adds the device's side")            \
+    X(S, trace, TEXT, "trace", 0, "FILE", NULL,                                                    \
+      "the trace of plimsoll record that belongs to the snapshot: adds the memory outside the "    \
+      "allocator, by owner")                                                                       \
     X(S, device_memory, SIZE, "device-memory", 0, "SIZE", NULL,                                    \
       "memory of the device, which a snapshot does not record: 24GiB")                             \
     X(S, external, SIZE, "external", 0, "SIZE", NULL,                                              \
@@ -210,7 +213,7 @@
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
 
 #define PLIM_OPTIONS_record(X, S)                                                                  \
-    X(S, trace, TEXT, "trace", 'o', "FILE", "record.plt", "where to write the trace")              \
+    X(S, trace, TEXT, "trace-file", 'o', "FILE", "record.plt", "where to write the trace")         \
     X(S, stacks, FLAG, "stacks", 0, NULL, NULL,                                                    \
       "record the native stack of each call, not only the library")                                \
     X(S, ring, SIZE, "ring", 0, "SIZE", NULL,                                                      \

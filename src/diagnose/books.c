@@ -109,11 +109,14 @@ static void fill_unaccounted(struct plim_ledger *l)
         plim_amount(plim_sub_sat(l->total.bytes, sum), PLIM_HOW_COMPUTED);
 }
 
-void plim__books_fill(struct plim_diagnosis *d)
+void plim__books_fill(enum plim_level level, struct plim_diagnosis *d)
 {
     const struct plim_facts *facts = &d->facts;
     struct plim_ledger *l = &d->set.ledger;
     fill_allocator_side(d);
+    if (level == PLIM_LEVEL_ALLOCATOR) { /* its cache is in it */
+        l->owner[PLIM_OWNER_LIVE].how = PLIM_HOW_ESTIMATED;
+    }
     l->total = facts->total;
     l->owner[PLIM_OWNER_FREE] = free_bytes(facts, d);
     split_external(facts, external_bytes(facts, l->reserved.bytes, l->owner[PLIM_OWNER_FREE]), l);

@@ -245,7 +245,7 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     PLIM_TRY(find_leaks(snapshot, d, err));
     PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
     plim__outside_facts(device, snapshot->level, d);
-    plim__books_fill(d);
+    plim__books_fill(snapshot->level, d);
     PLIM_TRY(fill_blame(snapshot, rows, d, err));
     PLIM_TRY(fill_pins(snapshot, rows, d, err));
     PLIM_TRY(plim__judge(snapshot, d, err));

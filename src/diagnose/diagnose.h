@@ -134,7 +134,7 @@ void plim_diagnosis_fini(struct plim_diagnosis *diagnosis);
 /* ---- the steps, in the order in which plim_diagnose() calls them ---- */
 
 /* books.c: the ledger at the moment from heap sums and d->facts. */
-void plim__books_fill(struct plim_diagnosis *d);
+void plim__books_fill(enum plim_level level, struct plim_diagnosis *d);
 
 /* outside.c: what a recorder knows of the device's side, into d->facts and the ledger's parts. */
 void plim__outside_facts(const struct plim_device *device, enum plim_level level,

@@ -129,6 +129,25 @@ static void say_external(struct gatherer *g)
                         bytes_text(g, free), bytes_text(g, outside)));
 }
 
+/* What a recorder saw outside the allocator, the three largest by name. */
+static void say_parts(struct gatherer *g)
+{
+    const struct plim_ledger *l = &g->d->set.ledger;
+    struct plim_amount own = l->owner[PLIM_OWNER_PROCESS_OTHER];
+    unsigned part = plim_ledger_part_after(l, UINT64_MAX, 0);
+    const char *list = "";
+    for (unsigned n = 0; n < 3 && part < PLIM_OWNERS; n++) {
+        list = plim_arena_sayf(g->arena, "%s%s%s %s", list, n == 0 ? "" : ", ",
+                               plim_ledger_part_label(part), bytes_text(g, l->part[part].bytes));
+        part = plim_ledger_part_after(l, l->part[part].bytes, part);
+    }
+    if (plim_known(own) && list[0] != '\0') {
+        say(g, own.how, own.bytes,
+            plim_arena_sayf(g->arena, "Outside its allocator this process holds %s: %s%s.",
+                            bytes_text(g, own.bytes), list, part < PLIM_OWNERS ? ", ..." : ""));
+    }
+}
+
 static void say_slack(struct gatherer *g)
 {
     const struct plim_heap_totals *n = &g->d->fragmentation.normal;
@@ -250,6 +269,14 @@ static void list_device_unknowns(struct gatherer *g)
 static void list_history_unknowns(struct gatherer *g)
 {
     const struct plim_trace *trace = &g->snapshot->devices.items[g->d->device].trace;
+    if (g->snapshot->level == PLIM_LEVEL_ALLOCATOR) {
+        cannot_know(
+            g, plim_arena_sayf(g->arena,
+                               "How much of the %s that the allocator holds is live: a trace has "
+                               "what it asked of the driver. Its snapshot tells; give both: "
+                               "plimsoll diagnose SNAPSHOT --trace FILE.",
+                               bytes_text(g, g->d->set.ledger.reserved.bytes)));
+    }
     if (trace->events.n <= 1) {
         cannot_know(g,
                     "How it came to this: no history was recorded, so growth cannot be told from a "
@@ -330,6 +357,7 @@ static void say_the_rest(struct gatherer *g)
     if (cls != PLIM_CLASS_HEALTHY) {
         say_slack(g);
     }
+    say_parts(g);
     say_pressure(g);
     say_peaks(g);
     compare_with_message(g);
