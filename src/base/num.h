@@ -48,6 +48,12 @@ static inline uint64_t plim_round_up(uint64_t n, uint64_t unit)
     return rem == 0 ? n : plim_add_sat(n, unit - rem);
 }
 
+/* n / unit rounded up; unit > 0. */
+static inline uint64_t plim_ceil_div(uint64_t n, uint64_t unit)
+{
+    return n / unit + (n % unit != 0);
+}
+
 static inline uint64_t plim_min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

@@ -10,7 +10,7 @@
 
 #include "serving/tape.h"
 
-#define SPLIT_LIMIT "max_split_size_mb:20"
+#include <stdio.h>
 
 static void host_failed(struct plim_tape *tape, enum plim_status status)
 {
@@ -24,19 +24,36 @@ static bool ended(const struct plim_tape *tape)
     return tape->failed || tape->status != PLIM_OK;
 }
 
+/* The settings, and the same with the limit: a string that is set resets what it does not name, so the engine
+ * appends to what it finds. */
+static enum plim_status settings(struct plim_tape *tape, const struct plim_tape_config *config,
+                                 struct plim_err *err)
+{
+    char text[512];
+    plim_conf_init(&tape->conf, config->version);
+    tape->split = tape->conf;
+    PLIM_TRY(plim_conf_parse(&tape->conf, plim_str_from(config->settings), err));
+    int n = snprintf(text, sizeof text, "%s%smax_split_size_mb:20", config->settings,
+                     config->settings[0] != '\0' ? "," : "");
+    if (n < 0 || (size_t)n >= sizeof text) {
+        return plim__fail(err, PLIM_E_BUDGET, "allocator settings of more than 480 characters");
+    }
+    return plim_conf_parse(&tape->split, plim_str_from(text), err);
+}
+
 enum plim_status plim_tape_init(struct plim_tape *tape, const struct plim_tape_config *config,
                                 struct plim_err *err)
 {
-    *tape = (struct plim_tape){.conf = config->conf, .split = config->conf, .step = "start"};
+    *tape = (struct plim_tape){.step = "start"};
     struct plim_devmodel_config device = {
         .total = config->total,
         .external = config->used,
         .policy = PLIM_ADDRESS_ASCENDING,
     };
-    PLIM_TRY(plim_conf_parse(&tape->split, plim_str_lit(SPLIT_LIMIT), false, NULL, NULL));
+    PLIM_TRY(settings(tape, config, err));
     PLIM_TRY(plim_devmodel_init(&tape->device, &device, err));
     struct plim_torch_config torch = {
-        .version = config->conf.version,
+        .version = config->version,
         .conf = &tape->conf,
         .device = &tape->device,
     };

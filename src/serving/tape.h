@@ -49,11 +49,14 @@ struct plim_tape {
 struct plim_tape_config {
     uint64_t total;        /* bytes of the device */
     uint64_t used;         /* by others and by this process outside the allocator */
-    struct plim_conf conf; /* settings of the allocator and the release to imitate */
+    struct plim_torch_version version;
+    const char *settings; /* of the allocator, as in PYTORCH_ALLOC_CONF; "" for none */
 };
 
-/** plim_tape_init() - nothing allocated. Errors: PLIM_E_RANGE used exceeds total; PLIM_E_NOMEM; those of
- * plim_torch_new(). plim_tape_fini() also after an error. */
+/**
+ * plim_tape_init() - nothing allocated. Errors: PLIM_E_RANGE used exceeds total; PLIM_E_NOMEM; those of
+ * plim_torch_new(). plim_tape_fini() also after an error.
+ */
 PLIM_MUST_USE enum plim_status plim_tape_init(struct plim_tape *tape,
                                               const struct plim_tape_config *config,
                                               struct plim_err *err);
