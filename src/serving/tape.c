@@ -180,6 +180,11 @@ uint64_t plim_tape_peak(const struct plim_tape *tape)
     return (uint64_t)allocated_bytes(tape).peak;
 }
 
+uint64_t plim_tape_reserved(const struct plim_tape *tape)
+{
+    return plim_torch_gauges(tape->torch).reserved;
+}
+
 uint64_t plim_tape_free(const struct plim_tape *tape)
 {
     return plim_devmodel_free_bytes(&tape->device);

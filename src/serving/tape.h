@@ -88,6 +88,7 @@ void plim_tape_reset_peak(struct plim_tape *tape);
 
 uint64_t plim_tape_allocated(const struct plim_tape *tape); /* bytes of blocks handed out */
 uint64_t plim_tape_peak(const struct plim_tape *tape);      /* most of these since the reset */
+uint64_t plim_tape_reserved(const struct plim_tape *tape);  /* in segments */
 uint64_t plim_tape_free(const struct plim_tape *tape);      /* of the device */
 
 #endif

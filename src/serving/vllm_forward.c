@@ -214,6 +214,9 @@ static struct plim__stream layer(struct plim__run *run, const struct plim_layer 
 plim_tensor plim__forward(struct plim__run *run, uint32_t first, uint32_t end)
 {
     struct plim_tape *t = run->tape;
+    if (run->set->compiled && run->family->shape != PLIM__SHAPE_ADD) {
+        return plim__forward_compiled(run, first, end);
+    }
     plim_tensor kept[2] = {0, 0};
     struct plim__stream s = {0, 0};
     if (first == 0) {

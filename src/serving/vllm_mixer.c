@@ -54,6 +54,22 @@ static void cast_rope(struct plim__run *run)
     }
 }
 
+/* FlashAttention 3 splits the keys of a decode step into at most 32 parts, each with sums in fp32
+ * (v1/attention/backends/flash_attn.py, VLLM_FLASH_ATTN_MAX_NUM_SPLITS_FOR_CUDA_GRAPH). */
+#define DECODE_SPLITS 32U
+
+void plim__attention_scratch(struct plim__run *run, const struct plim_layer *l)
+{
+    if (!run->decoding || run->card->cc / 10 != 9) {
+        return;
+    }
+    uint64_t width = l->mixer == PLIM_MIXER_MLA ? l->kv_lora_rank : l->v_head_dim;
+    uint64_t rows = run->tokens * heads_of(run, l->heads) * DECODE_SPLITS * 4;
+    plim_tensor sums = plim_tape_take(run->tape, rows * width);
+    plim_tape_touch(run->tape, rows);
+    plim_tape_drop(run->tape, sums);
+}
+
 static plim_tensor attention(struct plim__run *run, const struct plim_layer *l)
 {
     struct plim_tape *t = run->tape;
@@ -69,6 +85,7 @@ static plim_tensor attention(struct plim__run *run, const struct plim_layer *l)
     }
     cast_rope(run);
     plim_tensor attended = plim_tape_take(t, run->tokens * seen * run->e);
+    plim__attention_scratch(run, l);
     plim_tensor out = plim__linear(run, seen, run->g->hidden);
     plim_tape_drop(t, query);
     plim_tape_drop(t, key);
@@ -110,11 +127,16 @@ static plim_tensor rope_native(struct plim__run *run, const struct plim_layer *l
     return key;
 }
 
-/* Rows that a prefill chunk may expand at once. */
-static uint64_t mla_rows(const struct plim_vllm_settings *set)
+void plim__latent_context(struct plim__run *run, const struct plim_layer *l)
 {
-    return plim_min_u64(
+    const struct plim_vllm_settings *set = run->set;
+    if (!run->profiling) {
+        return;
+    }
+    uint64_t rows = plim_min_u64(
         plim_max_u64(8 * set->max_model_len, 4 * set->seqs * set->block_size), 65536);
+    plim_tape_touch(run->tape, rows * heads_of(run, l->heads) *
+                                   (l->qk_nope_dim + l->v_head_dim) * run->e);
 }
 
 static bool rope_is_native(const struct plim__run *run, const struct plim_layer *l)
@@ -139,7 +161,8 @@ static plim_tensor mla(struct plim__run *run, const struct plim_layer *l)
     }
     plim_tensor key = rope_is_native(run, l) ? rope_native(run, l, heads) : 0;
     plim_tensor attended = plim_tape_take(t, n * heads * l->v_head_dim * e);
-    plim_tape_touch(t, mla_rows(run->set) * heads * (l->qk_nope_dim + l->v_head_dim) * e);
+    plim__attention_scratch(run, l);
+    plim__latent_context(run, l);
     plim_tensor out = plim__linear(run, heads * l->v_head_dim, run->g->hidden);
     plim_tape_drop(t, first);
     plim_tape_drop(t, key);

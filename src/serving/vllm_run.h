@@ -48,6 +48,8 @@ struct plim__run {
     const struct plim__family *family;
     struct plim_tape *tape;
     uint64_t tokens; /* of the step */
+    bool profiling;  /* the profile run: no cache exists, and torch.compile has nothing compiled yet */
+    bool decoding;   /* a captured decode step: attention runs, with scratch of its own */
     uint64_t e;      /* bytes of an activation's element */
     uint32_t tp;
     plim_tensor workspace; /* shared by MoE and recurrent kernels; grows, never shrinks */
@@ -79,6 +81,14 @@ plim_tensor plim__recurrent(struct plim__run *run, const struct plim_layer *l, p
 /* vllm_ffn.c */
 plim_tensor plim__dense_ffn(struct plim__run *run, uint64_t intermediate, plim_tensor x);
 plim_tensor plim__ffn(struct plim__run *run, const struct plim_layer *l, plim_tensor x);
+
+/* vllm_compiled.c */
+plim_tensor plim__forward_compiled(struct plim__run *run, uint32_t first, uint32_t end);
+
+/* vllm_mixer.c: scratch of the attention kernel in a decode step; room that a profile run takes for the
+ * context that latent attention would expand */
+void plim__attention_scratch(struct plim__run *run, const struct plim_layer *l);
+void plim__latent_context(struct plim__run *run, const struct plim_layer *l);
 
 /* vllm_forward.c: gives the last hidden states, held once */
 plim_tensor plim__forward(struct plim__run *run, uint32_t first, uint32_t end);

@@ -176,7 +176,9 @@ void plim__profile(struct plim__run *run, uint32_t first, uint32_t end, uint64_t
         batch[2] = plim_tape_take(t, 4 * r);
         batch[3] = plim_tape_take(t, 4 * (r + 1));
     }
+    run->profiling = true;
     plim_tensor hidden = plim__forward(run, first, end);
+    run->profiling = false;
     for (size_t i = 0; i < PLIM_COUNT_OF(batch); i++) {
         plim_tape_drop(t, batch[i]);
     }
