@@ -41,6 +41,8 @@
       "show, list, finish or pack what a failure left behind")                                     \
     X(record, "-- CMD [ARG...]", 0, PLIM_VERB_ANY_ARGS, PLIM_VERB_COMMAND,                         \
       "record every call that moves device memory, with its caller")                               \
+    X(plan, "MODEL -- ENGINE_FLAGS", 0, PLIM_VERB_ANY_ARGS, 0,                                      \
+      "say whether an engine will serve a model on a card, and what it will report")               \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -227,6 +229,54 @@
     X(S, no_attach, FLAG, "no-attach", 0, NULL, NULL,                                              \
       "do not record the history of PyTorch's allocator, nor a snapshot when it fails")            \
     X(S, quiet, FLAG, "quiet", 'q', NULL, NULL, "no summary at the end")
+
+/* The card that a plan is for. */
+#define PLIM_OPTIONS_PLAN_CARD(X, S)                                                               \
+    X(S, gpu, TEXT, "gpu", 'g', "CARD", NULL,                                                      \
+      "card by name (h100-80gb), or one slice of it (h100-80gb/3g.40gb)")                          \
+    X(S, list_gpus, FLAG, "list-gpus", 0, NULL, NULL, "list the cards known by name and exit")     \
+    X(S, device_memory, SIZE, "device-memory", 0, "SIZE", NULL,                                    \
+      "memory as cudaMemGetInfo reports it; without --gpu also --cc and --sms")                    \
+    X(S, cc, REAL, "cc", 0, "CAPABILITY", NULL, "compute capability: 9.0")                         \
+    X(S, sms, COUNT, "sms", 0, "N", NULL, "multiprocessors of the card")                           \
+    X(S, gpu_name, TEXT, "gpu-name", 0, "NAME", NULL,                                              \
+      "the card's name as the driver reports it: engines choose defaults by it")                   \
+    X(S, context, SIZE, "context", 0, "SIZE", NULL,                                                \
+      "what a CUDA context costs (default: an estimate for the card, 500 MiB without --gpu)")      \
+    X(S, external, SIZE, "external", 0, "SIZE", NULL,                                              \
+      "memory of the card that other processes hold (default 0)")
+
+#define PLIM_OPTIONS_PLAN_TRAFFIC(X, S)                                                            \
+    X(S, traffic, TEXT, "traffic", 0, "FILE", NULL,                                                \
+      "requests to serve: Azure, BurstGPT, Mooncake, Bailian, CSV or JSON lines")                  \
+    X(S, prompt, COUNT, "prompt", 0, "TOKENS", NULL, "mean tokens of a prompt")                    \
+    X(S, output_tokens, COUNT, "output-tokens", 0, "TOKENS", NULL, "mean tokens of an answer")     \
+    X(S, rate, REAL, "rate", 0, "N", NULL, "requests a second")                                    \
+    X(S, speed, REAL, "speed", 0, "N", NULL,                                                       \
+      "tokens a second that one request is given (default 30)")
+
+#define PLIM_OPTIONS_plan(X, S)                                                                    \
+    X(S, engine, CHOICE, "engine", 'e', "vllm", "vllm", "the engine")                              \
+    X(S, engine_version, TEXT, "engine-version", 0, "VERSION", NULL, "its release (default 0.33)") \
+    PLIM_OPTIONS_PLAN_CARD(X, S)                                                                   \
+    PLIM_OPTIONS_PLAN_TRAFFIC(X, S)                                                                \
+    X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
+      "allocator settings of the engine's process, as in PYTORCH_ALLOC_CONF")                      \
+    X(S, assume, TEXT, "assume", 0, "NAME", NULL,                                                  \
+      "treat an unknown architecture like this one")                                               \
+    X(S, largest_context, FLAG, "largest-context", 0, NULL, NULL, "also say the longest context")  \
+    X(S, largest_batch, FLAG, "largest-batch", 0, NULL, NULL,                                      \
+      "also say how many requests run at once, of the traffic's or the longest length")            \
+    X(S, smallest_gpu, FLAG, "smallest-gpu", 0, NULL, NULL,                                        \
+      "also say the smallest card known by name that serves this")                                 \
+    X(S, replicas, FLAG, "replicas", 0, NULL, NULL, "also say how many replicas the traffic needs") \
+    X(S, calibrate, TEXT, "calibrate", 0, "FILE", NULL,                                            \
+      "compare with the log of a start of the engine (or its /metrics) and keep the difference "   \
+      "for this host")                                                                             \
+    X(S, no_calibration, FLAG, "no-calibration", 0, NULL, NULL,                                    \
+      "do not use what was learned about this host")                                               \
+    X(S, forget, FLAG, "forget", 0, NULL, NULL, "first forget what was learned about this host")   \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

@@ -39,8 +39,8 @@ struct plim_assembly {
     struct plim_verdict verdict;      /* of the incident; texts arena-owned */
 };
 
-/** plim__note() - add a note; it goes through the redaction. */
-PLIM_MUST_USE enum plim_status plim__note(struct plim_assembly *a, struct plim_err *err,
+/** plim__assembly_note() - add a note; it goes through the redaction. */
+PLIM_MUST_USE enum plim_status plim__assembly_note(struct plim_assembly *a, struct plim_err *err,
                                           const char *fmt, ...) PLIM_PRINTF(3, 4);
 
 /** plim__part_path() - arena: a file in the folder. */

@@ -22,7 +22,7 @@
 #define MESSAGE_BYTES  ((size_t)256 << 10)  /* kept of a log, from its end */
 #define SNAPSHOT_BYTES (UINT64_C(2) << 30)
 
-enum plim_status plim__note(struct plim_assembly *a, struct plim_err *err, const char *fmt, ...)
+enum plim_status plim__assembly_note(struct plim_assembly *a, struct plim_err *err, const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -80,7 +80,7 @@ static enum plim_status keep_snapshot(struct plim_assembly *a, struct plim_kept 
     if (st == PLIM_E_DATA || st == PLIM_E_TRUNCATED) {
         (void)unlink(temporary);
         plim_redact_note(&a->redactor, name, PLIM_PRIVATE_FILE, 1);
-        return plim__note(a, err, "%s is left out: it could not be cleaned (%s)", name,
+        return plim__assembly_note(a, err, "%s is left out: it could not be cleaned (%s)", name,
                           why.message);
     }
     if (st == PLIM_OK && rename(temporary, final) != 0) {
@@ -105,7 +105,7 @@ static enum plim_status clean_snapshot(struct plim_assembly *a, size_t index, st
     struct stat info;
     kept.judged_path = plim_arena_sayf(a->arena, "%s/snapshot.pickle", drop->folder);
     if (drop->half) {
-        PLIM_TRY(plim__note(a, err, "process %d died while it wrote what it knew", drop->pid));
+        PLIM_TRY(plim__assembly_note(a, err, "process %d died while it wrote what it knew", drop->pid));
     }
     if (lstat(kept.judged_path, &info) != 0 || !S_ISREG(info.st_mode)) {
         return PLIM_OK;
@@ -119,7 +119,7 @@ static enum plim_status clean_snapshot(struct plim_assembly *a, size_t index, st
                     : plim_arena_sayf(a->arena, "snapshot-%d-%zu.pickle", drop->pid, before + 1);
     if ((uint64_t)info.st_size > most) {
         plim_redact_note(&a->redactor, name, PLIM_PRIVATE_FILE, 1);
-        PLIM_TRY(plim__note(a, err, "%s is left out: it is larger than %llu MiB", name,
+        PLIM_TRY(plim__assembly_note(a, err, "%s is left out: it is larger than %llu MiB", name,
                             (unsigned long long)(most >> 20)));
     } else {
         PLIM_TRY(keep_snapshot(a, &kept, name, err));

@@ -241,7 +241,7 @@ static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept
         }
     }
     if (st != PLIM_OK) {
-        return plim__note(a, err, "the snapshot of process %d says nothing: %s", drop->pid,
+        return plim__assembly_note(a, err, "the snapshot of process %d says nothing: %s", drop->pid,
                           why.message);
     }
     kept->judged = true;

@@ -19,7 +19,7 @@ struct row {
 static const struct row rows[] = {
 #define SIM_CARD(key, name, total_mib, nvml_mib, cc, sms, threads, ...)                            \
     {key, name, total_mib, nvml_mib, cc, sms, threads, false},
-#include "simgpu/cards.def"
+#include "../../runtime/simgpu/cards.def"
 #undef SIM_CARD
 #define SLICE(...)
 #define UNIFIED(key, name, mib, cc, sms, threads) {key, name, mib, mib, cc, sms, threads, true},
@@ -57,7 +57,7 @@ static struct plim_card card_of(const struct row *row)
         .sms = row->sms,
         .context = context_of(row, row->sms),
         .unified = row->unified,
-        .source = row->unified ? "serving/slices.def" : "simgpu/cards.def",
+        .source = row->unified ? "slices.def" : "cards.def",
     };
 }
 
@@ -108,7 +108,7 @@ enum plim_status plim_card_find(const char *text, struct plim_card *out, struct 
             card.sms = slices[i].sms;
             card.context = context_of(row, card.sms);
             card.slice = true;
-            card.source = "serving/slices.def";
+            card.source = "slices.def";
             *out = card;
             return PLIM_OK;
         }

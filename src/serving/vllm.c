@@ -101,7 +101,8 @@ static enum plim_status play(struct plim__run *run, struct plim_arena *arena,
 static void budget(struct plim_vllm_start *out)
 {
     const struct plim_vllm_settings *set = &out->settings;
-    out->available = (int64_t)out->requested - (int64_t)out->consumed - (int64_t)out->transient;
+    out->available = (int64_t)out->requested - (int64_t)out->consumed - (int64_t)out->transient -
+                     out->outside;
     if (set->estimate_graphs) {
         out->available -= (int64_t)out->graph_estimate;
     }
@@ -115,7 +116,7 @@ enum plim_status plim_vllm_play(struct plim_arena *arena, const struct plim_geom
                                 const char *settings, struct plim_vllm_start *out,
                                 struct plim_err *err)
 {
-    struct plim_vllm_start s = {0};
+    struct plim_vllm_start s = {.outside = out->outside};
     struct plim_tape tape;
     struct plim__run run;
     PLIM_TRY(plim__vllm_settings(arena, g, card, flags, &s.settings, err));

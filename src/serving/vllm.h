@@ -104,6 +104,7 @@ struct plim_vllm_start {
     enum plim_vllm_refusal refusal;
     uint64_t failed_bytes;   /* out of memory: the request */
     const char *failed_step; /* and what the engine was doing; static */
+    int64_t outside;         /* in: memory the engine takes outside the allocator, as calibrated */
     uint64_t baseline_free;  /* bytes */
     uint64_t baseline_torch; /* of it gone to the allocator: library workspaces */
     uint64_t requested;
@@ -135,6 +136,7 @@ struct plim_vllm_start {
 
 /**
  * plim_vllm_play() - the whole start.
+ * @out: its member `outside` is read, the rest is written.
  * @settings: of the allocator in the engine's process (PYTORCH_ALLOC_CONF), "" for none.
  * Errors: PLIM_E_USAGE flags that contradict each other; those of the geometry, weights and KV functions;
  * PLIM_E_NOMEM. A refusal of the engine is a result, not an error.

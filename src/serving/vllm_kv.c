@@ -73,7 +73,7 @@ static uint64_t blocks_of(const struct plim_vllm_group *g, const struct plim_vll
     }
 }
 
-static uint64_t request_blocks(const struct plim_vllm_start *s, uint64_t length)
+uint64_t plim__blocks_for(const struct plim_vllm_start *s, uint64_t length)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < s->n_groups; i++) {
@@ -88,7 +88,7 @@ static uint64_t longest(const struct plim_vllm_start *s, uint64_t blocks, uint64
     uint64_t left = 1, right = most, best = 0;
     while (left <= right && right != 0) {
         uint64_t middle = left + (right - left) / 2;
-        if (request_blocks(s, middle) <= blocks) {
+        if (plim__blocks_for(s, middle) <= blocks) {
             best = middle;
             left = middle + 1;
         } else {
@@ -396,7 +396,7 @@ void plim__plan_cache(struct plim_vllm_start *s)
             return;
         }
         s->max_model_len = s->fitting_len;
-        s->request_blocks = request_blocks(s, s->max_model_len);
+        s->request_blocks = plim__blocks_for(s, s->max_model_len);
         for (uint32_t i = 0; i < s->n_groups; i++) {
             s->groups[i].request_blocks = blocks_of(&s->groups[i], set, s->max_model_len);
         }

@@ -112,6 +112,9 @@ PLIM_MUST_USE enum plim_status plim__groups(struct plim_arena *arena,
                                             struct plim_vllm_start *s, struct plim_err *err);
 void plim__plan_cache(struct plim_vllm_start *s);
 
+/** plim__blocks_for() - blocks of all groups that a request of that many tokens takes. */
+uint64_t plim__blocks_for(const struct plim_vllm_start *s, uint64_t tokens);
+
 /** plim__prefill_checkpoints() - recurrent layers export their state inside a prefill (prefix caching). */
 bool plim__prefill_checkpoints(const struct plim_vllm_settings *set, const struct plim_card *card,
                                enum plim_mixer mixer);
