@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "format/traffic.h"
+#include "serving/model.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,24 +29,13 @@ static const char *variable(const char *name)
 static enum plim_status read_model(struct plim_cli *cli, const struct plim_opts_plan *opts,
                                    struct plim_plan_request *out, struct plim_err *err)
 {
-    const char *path = cli->args[0];
-    struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        path = plim_arena_sayf(&cli->arena, "%s/config.json", path);
-    }
-    struct plim_str text;
-    void *geometry;
-    PLIM_TRY(plim_file_read(path, CONFIG_LIMIT, &text, err));
-    enum plim_status status = plim_arena_alloc(&cli->arena, sizeof(struct plim_geometry), &geometry,
-                                               err);
     struct plim_geometry_options options = {.assume = opts->assume};
-    if (status == PLIM_OK) {
-        status = plim_geometry_from_config(&cli->arena, text, path, &options, geometry, err);
-    }
-    free((char *)text.p);
-    out->geometry = geometry;
+    void *model;
+    PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_model), &model, err));
+    PLIM_TRY(plim_model_open(&cli->arena, cli->args[0], &options, model, err));
+    out->geometry = &((struct plim_model *)model)->geometry;
     out->model = cli->args[0];
-    return status;
+    return PLIM_OK;
 }
 
 /* ---- card -------------------------------------------------------------------------------------------- */
