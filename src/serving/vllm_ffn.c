@@ -67,22 +67,55 @@ static struct chosen choose(struct plim__run *run, const struct plim_layer *l)
     return c;
 }
 
-/* Elements of the first product for each routed token. */
-static uint64_t first_width(const struct plim__run *run, const struct plim_layer *l)
+/* MXFP4 experts that run on the Marlin kernels, which want padded widths. */
+static bool is_padded(const struct plim__run *run)
 {
-    uint64_t inner = l->expert_intermediate;
-    return (run->set->at.ep > 1 ? inner : inner / run->tp) * (run->g->gated ? 2 : 1);
+    return run->g->quant.n_schemes > 0 && run->g->quant.schemes[0].kind == PLIM_QUANT_MXFP4 &&
+           run->card->cc != 90;
+}
+
+uint64_t plim__expert_inner(const struct plim__run *run, const struct plim_layer *l)
+{
+    uint64_t inner = l->expert_intermediate / (run->set->at.ep > 1 ? 1 : run->tp);
+    return is_padded(run) ? plim_round_up(inner, 128) : inner;
+}
+
+uint64_t plim__expert_hidden(const struct plim__run *run, const struct plim_layer *l)
+{
+    uint64_t hidden = l->expert_latent != 0 ? l->expert_latent : run->g->hidden;
+    return is_padded(run) ? plim_round_up(hidden, 256) : hidden;
+}
+
+/* What the kernels take while they run: quantized inputs, or sums of the Marlin kernel. */
+static void run_experts(struct plim__run *run, const struct plim_layer *l, bool fp8)
+{
+    struct plim_tape *t = run->tape;
+    uint64_t inner = plim__expert_inner(run, l), slots = run->tokens * l->experts_per_token;
+    if (fp8) { /* the inner activations are quantized too */
+        plim_tensor q = plim_tape_take(t, slots * inner);
+        plim_tape_touch(t, slots * plim_ceil_div(inner, 128) * 4);
+        plim_tape_drop(t, q);
+    } else if (is_padded(run) || run->set->linear == PLIM_VLLM_MARLIN) {
+        if (run->marlin_lock == 0) {
+            run->marlin_lock = plim_tape_take(t, (uint64_t)run->card->sms * 16);
+        }
+        plim_tape_touch(t, (uint64_t)run->card->sms * 4 * 64 * 256 * 4);
+    }
 }
 
 static plim_tensor routed(struct plim__run *run, const struct plim_layer *l)
 {
     struct plim_tape *t = run->tape;
-    uint64_t hidden = l->expert_latent != 0 ? l->expert_latent : run->g->hidden;
-    uint64_t first = first_width(run, l), inner = first / (run->g->gated ? 2 : 1);
+    bool fp8 = run->set->linear == PLIM_VLLM_FP8 || run->set->linear == PLIM_VLLM_FP8_BLOCK;
+    uint64_t hidden = plim__expert_hidden(run, l), inner = plim__expert_inner(run, l);
+    uint64_t first = inner * (run->g->gated ? 2 : 1);
+    plim_tensor padded = hidden != run->g->hidden && l->expert_latent == 0
+                             ? plim_tape_take(t, run->tokens * hidden * run->e)
+                             : 0;
     struct chosen c = choose(run, l);
     plim_tensor q = 0, q_scale = 0;
     plim_tensor result = plim_tape_take(t, run->tokens * hidden * run->e);
-    if (run->set->linear == PLIM_VLLM_FP8 || run->set->linear == PLIM_VLLM_FP8_BLOCK) {
+    if (fp8) {
         q = plim_tape_take(t, run->tokens * hidden);
         q_scale = plim_tape_take(t, run->tokens * plim_ceil_div(hidden, 128) * 4);
     }
@@ -91,17 +124,13 @@ static plim_tensor routed(struct plim__run *run, const struct plim_layer *l)
                                             plim_max_u64(inner, hidden)),
                                        256));
     struct sorted s = sort_tokens(run, l);
-    if (q != 0) { /* the inner activations are quantized too */
-        uint64_t slots = run->tokens * l->experts_per_token;
-        plim_tensor q2 = plim_tape_take(t, slots * inner);
-        plim_tape_touch(t, slots * plim_ceil_div(inner, 128) * 4);
-        plim_tape_drop(t, q2);
-    }
+    run_experts(run, l, fp8);
     unsort(run, s);
     plim_tape_drop(t, q_scale);
     plim_tape_drop(t, q);
     plim_tape_drop(t, c.weights);
     plim_tape_drop(t, c.ids);
+    plim_tape_drop(t, padded);
     return result;
 }
 

@@ -90,6 +90,10 @@ plim_tensor plim__forward_compiled(struct plim__run *run, uint32_t first, uint32
 void plim__attention_scratch(struct plim__run *run, const struct plim_layer *l);
 void plim__latent_context(struct plim__run *run, const struct plim_layer *l);
 
+/* vllm_ffn.c: widths of the experts as the kernels keep them, on this device */
+uint64_t plim__expert_inner(const struct plim__run *run, const struct plim_layer *l);
+uint64_t plim__expert_hidden(const struct plim__run *run, const struct plim_layer *l);
+
 /* vllm_forward.c: gives the last hidden states, held once */
 plim_tensor plim__forward(struct plim__run *run, uint32_t first, uint32_t end);
 

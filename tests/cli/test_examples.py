@@ -40,6 +40,7 @@ EXAMPLE_FILES = {
     "after.pickle": SNAPSHOTS / "simulated" / "leak_list.pickle.xz",
     "oom.txt": DATA / "oom" / "pytorch-fragmented.txt",
     "server.log": DATA / "oom" / "vllm-server.log",
+    "config.json": DATA / "plan" / "llama-3.1-8b.json",
 }
 
 # What a failed program left behind, in the folder "incidents"; "incident" is the same, finished.
