@@ -30,7 +30,7 @@ MAY_INCLUDE = {
     "report": REPORT | {"dryrun", "incident", "record"},
     "dryrun": REPORT | {"simgpu"},  # and the table of cards that the simulated device has
     "record": INPUT,
-    "device": NOUNS,
+    "device": NOUNS | {"recorder"},  # the recorder's tables of entry points
     "store": NOUNS,
     "incident": REPORT | {"report", "device"},
     "cli": REPORT | {"report"} | WORLD,

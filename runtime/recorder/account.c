@@ -130,7 +130,7 @@ uint64_t plim__charged(unsigned device)
 void plim__failed(struct plim__call *call, const struct plim__who *who, uint64_t size)
 {
     plim__count(&plim__shm_total(&plim__rec.shm, who->device, who->owner)->failures);
-    plim__tell(call, who, call->kind, call->key, size, 0, call->key != 0 ? PLIM_EVENT_UNKNOWN : 0);
+    plim__tell(call, who, call->kind, call->key, size, 0, call->gave ? PLIM_EVENT_UNKNOWN : 0);
 }
 
 /* ---- pages */
@@ -486,8 +486,7 @@ void plim__settle(struct plim__call *call)
     if (call->gone.cls != 0) {
         take_back(call);
     } else {
-        struct plim__who who = plim__who(call);
-        plim__failed(call, &who, 0);
+        plim__may_fail(call, call->key, 0);
     }
 }
 
@@ -570,6 +569,15 @@ void plim__unmapped(struct plim__call *call, uint64_t addr, uint64_t bytes)
 }
 
 /* ---- remarks */
+
+void plim__may_fail(struct plim__call *call, uint64_t addr, uint64_t bytes)
+{
+    if (call->result != 0 && !plim__skip(call)) {
+        struct plim__who who = plim__who(call);
+        call->key = addr;
+        plim__failed(call, &who, bytes);
+    }
+}
 
 void plim__exported(struct plim__call *call, unsigned cls, uint64_t key)
 {

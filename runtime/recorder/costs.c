@@ -292,3 +292,17 @@ void plim__took_mipmap(struct plim__call *call, uint64_t array, const struct pli
     }
     plim__took(call, PLIM__ARRAY, array, bytes, 0);
 }
+
+void plim__took_channels(struct plim__call *call, uint64_t array, const struct plim__channels *desc,
+                         struct plim__extent extent, unsigned levels)
+{
+    uint64_t bits = 0, bytes = 0;
+    for (int i = 0; i < 4; i++) {
+        bits += (unsigned)desc->bits[i];
+    }
+    for (unsigned i = 0; i < levels && i < 32; i++) {
+        bytes += or_one(extent.width >> i) * or_one(extent.height >> i) *
+                 or_one(extent.depth >> i) * bits / 8;
+    }
+    plim__took(call, PLIM__ARRAY, array, bytes, 0);
+}

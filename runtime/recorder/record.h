@@ -279,6 +279,8 @@ void plim__took_physical(struct plim__call *call, uint64_t handle, uint64_t byte
 void plim__retained(struct plim__call *call, uint64_t handle);
 void plim__mapped(struct plim__call *call, uint64_t addr, uint64_t bytes, uint64_t handle);
 void plim__unmapped(struct plim__call *call, uint64_t addr, uint64_t bytes);
+/** plim__may_fail() - tells of a call that changes nothing in the books, when it failed. */
+void plim__may_fail(struct plim__call *call, uint64_t addr, uint64_t bytes);
 void plim__exported(struct plim__call *call, unsigned cls, uint64_t key);
 void plim__prefetched(struct plim__call *call, uint64_t addr, uint64_t bytes, int device);
 
@@ -321,6 +323,16 @@ void plim__took_array(struct plim__call *call, uint64_t array, uint64_t width, u
 void plim__took_mipmap(struct plim__call *call, uint64_t array, const struct plim__array3 *desc,
                        unsigned levels);
 
+struct plim__channels {
+    int bits[4]; /* of each channel */
+    int format;
+};
+struct plim__extent {
+    size_t width, height, depth;
+};
+void plim__took_channels(struct plim__call *call, uint64_t array, const struct plim__channels *desc,
+                         struct plim__extent extent, unsigned levels);
+
 /* ---- the books themselves, for account.c, pools.c and costs.c */
 
 /* Where a call's event goes on a device; library and owner are the caller's. */
@@ -359,9 +371,6 @@ void plim__drop(struct plim__call *call, const struct plim__live *live, unsigned
 /* Types passed by value, of the right size and class. */
 struct plim__ipc {
     char bytes[64];
-};
-struct plim__extent {
-    size_t width, height, depth;
 };
 struct plim__pitched {
     void *p;

@@ -83,6 +83,7 @@ static enum plim_status run_checks(struct plim_checks *checks, struct plim_err *
     struct plim_python found;
     int cuda_version = 0;
     PLIM_TRY(plim_doctor_gpu(checks, &world, &cuda_version, err));
+    PLIM_TRY(plim_doctor_recorder(checks, err));
     bool some = plim_python_find(PYTHON_TIMEOUT_MS, &found, NULL) == PLIM_OK;
     const struct plim_python *python = some ? &found : NULL;
     PLIM_TRY(plim_doctor_python(checks, python, cuda_version, err));

@@ -20,6 +20,13 @@ PLIM_MUST_USE enum plim_status plim_doctor_gpu(struct plim_checks *checks,
                                                struct plim_err *err);
 
 /**
+ * plim_doctor_recorder() - which entry points of the installed driver and runtime are recorded.
+ * Libraries that the dynamic linker does not find give no check.
+ */
+PLIM_MUST_USE enum plim_status plim_doctor_recorder(struct plim_checks *checks,
+                                                    struct plim_err *err);
+
+/**
  * plim_doctor_python() - Python, PyTorch and engines, and whether this PyTorch fits the driver.
  * @python: what plim_python_find() found, or NULL.
  */

@@ -50,6 +50,13 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(checks["gpu.nvml"][0]["status"], "missing")
         self.assertIn("no GPU", checks["gpu.nvml"][0]["advice"])
 
+    def test_entry_points_that_the_recorder_does_not_know_are_named(self):
+        """entry points of the driver that the recorder does not know are named"""
+        check = self.doctor(LD_LIBRARY_PATH=FAKES, PATH=self.python())["recorder.driver"][0]
+        self.assertEqual(check["status"], "warn")
+        self.assertIn("has 1 of the", check["detail"])
+        self.assertIn("1 more that may change device memory: cuMemAllocFromTheMoon_v2", check["detail"])
+
     def test_driver_and_devices_are_listed(self):
         """the driver's version and each device with its memory are listed"""
         checks = self.doctor(LD_LIBRARY_PATH=FAKES, PATH=self.python())

@@ -8,6 +8,7 @@ What is recorded is compared with the simulated device's own books, to the byte.
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,12 @@ import plimtest  # noqa: E402
 BUILD = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", str(plimtest.ROOT / "build")))
 TOYS = BUILD / "tests" / "integration" / "recorder"
 MIB = 1 << 20
-UNKNOWN, RUNTIME = 4, 8
+RUNTIME = 8  # PLIM_EVENT_RUNTIME
+HOOKS = r"^(?:HOOK|LOOKUP)\(\w+, (\w+),"  # a row of hooks.def
+
+
+def base(name):
+    return re.sub(r"(_v\d)?(_pt[sd][sz])?$", "", name)
 
 
 class Session:
@@ -304,9 +310,27 @@ class SymbolsTest(unittest.TestCase):
         out = subprocess.run(["nm", "-D", "--defined-only", str(BUILD / "runtime/recorder/libplimsoll_record.so")],
                              capture_output=True, check=True, timeout=60).stdout.decode()
         table = (plimtest.ROOT / "runtime" / "recorder" / "hooks.def").read_text()
-        import re
-        rows = set(re.findall(r"^(?:HOOK|LOOKUP)\(\w+, (\w+),", table, re.M))
+        rows = set(re.findall(HOOKS, table, re.M))
         self.assertEqual({line.split()[-1] for line in out.splitlines()}, rows | {"dlsym"})
+
+    def test_every_entry_point_that_touches_memory_is_hooked_or_has_a_reason(self):
+        """every entry point of CUDA 13.0 that touches memory is hooked, or listed with the reason why not"""
+        runtime = plimtest.ROOT / "runtime"
+        hooks = set(re.findall(HOOKS, (runtime / "recorder" / "hooks.def").read_text(), re.M))
+        coverage = (runtime / "recorder" / "coverage.def").read_text()
+        words = re.findall(r'^WORD\("(\w+)"\)', coverage, re.M)
+        passed = set(re.findall(r"^PASSED\((\w+),", coverage, re.M))
+        # All names of the CUDA 13.0 headers, and those of CUDA 12 that differ.
+        every = re.findall(r"^SIM_HOOK\((?:cuda|cudart), (\w+),", (runtime / "simgpu" / "hooks.def").read_text(),
+                           re.M)
+        self.assertGreater(len(every), 700)
+        touching = {n for n in every if any(w in n for w in words)}
+        self.assertEqual({n for n in touching if n not in hooks and base(n) not in passed}, set())
+        self.assertEqual(hooks & passed, set())
+        bases = {base(n) for n in every}
+        self.assertEqual({n for n in hooks if base(n) not in bases}, set())
+        self.assertEqual({n for n in passed if n not in bases and "EGL" not in n}, set())
+        self.assertEqual({n for n in hooks | passed if not any(w in n for w in words)}, set())
 
 
 if __name__ == "__main__":
