@@ -256,6 +256,7 @@ int main(void)
         FILE_TEST(a_source_over_bytes_ends_where_they_end),
         FILE_TEST(a_source_knows_its_size_and_the_end_of_its_name),
         FILE_TEST(replace_makes_a_new_file_or_changes_the_old_one),
+        FILE_TEST(a_target_is_seen_when_it_is_committed_and_never_when_it_is_aborted),
         FILE_TEST(a_new_file_respects_the_umask),
         FILE_TEST(a_file_in_a_missing_folder_cannot_be_created),
         FILE_TEST(a_failed_write_keeps_the_old_file_and_leaves_nothing_behind),
