@@ -54,7 +54,7 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
         .conf = &conf,
         .capacity = in->capacity,
         .external = in->external,
-        .scale = opts->scale.given ? opts->scale.value : 1,
+        .scale = in->scale,
         .start = plim_cli_is(opts->start, "anew") ? PLIM_START_ANEW : PLIM_START_AS_WAS,
         .go_on = opts->go_on,
     };
@@ -76,9 +76,6 @@ enum plim_status plim_cmd_replay(struct plim_cli *cli, const struct plim_opts_re
 {
     struct plim_replay_input in;
     struct plim_replay_words words = PLIM_REPLAY_WORDS(cli->args[0], opts);
-    if (opts->scale.given && !(opts->scale.value > 0 && opts->scale.value <= 1000)) {
-        return plim__fail(err, PLIM_E_USAGE, "--scale must be above 0 and at most 1000");
-    }
     PLIM_TRY(plim_replay_input(&words, &in, err));
     enum plim_status st =
         opts->self_check ? self_check(cli, opts, &in, err) : what_if(cli, opts, &in, err);

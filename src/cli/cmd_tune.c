@@ -58,7 +58,7 @@ static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *
         .version = in->version,
         .capacity = in->capacity,
         .external = in->external,
-        .scale = opts->scale.given ? opts->scale.value : 1,
+        .scale = in->scale,
         .base = opts->conf,
         .vary = opts->vary,
         .threads =
@@ -88,9 +88,6 @@ enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune
 {
     struct plim_replay_input in;
     struct plim_replay_words words = PLIM_REPLAY_WORDS(cli->args[0], opts);
-    if (opts->scale.given && !(opts->scale.value > 0 && opts->scale.value <= 1000)) {
-        return plim__fail(err, PLIM_E_USAGE, "--scale must be above 0 and at most 1000");
-    }
     if (opts->conf && !opts->vary) {
         return plim__fail(err, PLIM_E_USAGE,
                           "--conf says what stays when one key varies: add --vary");

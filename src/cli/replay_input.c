@@ -41,7 +41,10 @@ static enum plim_status prepare(const struct plim_replay_words *words, struct pl
 enum plim_status plim_replay_input(const struct plim_replay_words *words,
                                    struct plim_replay_input *out, struct plim_err *err)
 {
-    *out = (struct plim_replay_input){0};
+    if (words->scale.given && !(words->scale.value > 0 && words->scale.value <= 1000)) {
+        return plim__fail(err, PLIM_E_USAGE, "--scale must be above 0 and at most 1000");
+    }
+    *out = (struct plim_replay_input){.scale = words->scale.given ? words->scale.value : 1};
     PLIM_TRY(plim_snapshot_read_file(words->path, &words->limits, &out->snapshot, err));
     enum plim_status st = prepare(words, out, err);
     if (st != PLIM_OK) {

@@ -15,6 +15,7 @@ struct plim_replay_input {
     struct plim_torch_version version;
     uint64_t capacity; /* bytes; 0: no limit */
     uint64_t external;
+    double scale;            /* 1: as recorded */
     const char *capacity_by; /* "given", "computed", "estimated", "unknown" */
 };
 
@@ -25,6 +26,7 @@ struct plim_replay_words {
     struct plim_opt_u64 device;
     struct plim_opt_u64 device_memory;
     struct plim_opt_u64 external;
+    struct plim_opt_real scale;
     const char *torch_version; /* NULL: as recorded */
 };
 
@@ -32,7 +34,7 @@ struct plim_replay_words {
 #define PLIM_REPLAY_WORDS(file, o)                                                                 \
     {                                                                                              \
         .path = (file), .limits = PLIM_READ_LIMITS(o), .device = (o)->device,                      \
-        .device_memory = (o)->device_memory, .external = (o)->external,                            \
+        .device_memory = (o)->device_memory, .external = (o)->external, .scale = (o)->scale,       \
         .torch_version = (o)->torch_version,                                                       \
     }
 

@@ -6,6 +6,7 @@
 
 #include "replay/requests_int.h"
 
+#include "alloc/recorded.h"
 #include "alloc/round.h"
 #include "heap/moment.h"
 
@@ -342,16 +343,13 @@ static void learn_capacity(struct plim__builder *b, uint64_t reserved)
     }
 }
 
-static void recorded_conf(struct plim_requests *q, const struct plim_requests_options *options)
+static void learn_conf(struct plim_requests *q, const struct plim_requests_options *options)
 {
-    const struct plim_settings *s = &q->snapshot->settings;
     struct plim_torch_version version = options->version;
     if (version.major == 0) {
         version = plim_recorded_version(q->snapshot);
     }
-    plim_conf_init(&q->conf, version);
-    struct plim_str text = plim_intern_str(&q->snapshot->strings, s->conf);
-    q->conf_known = s->known && (text.n == 0 || plim_conf_parse(&q->conf, text, NULL) == PLIM_OK);
+    q->conf_known = plim_recorded_conf(q->snapshot, version, &q->conf);
 }
 
 static enum plim_status build(struct plim__builder *b, const struct plim_requests_options *options,
@@ -363,7 +361,7 @@ static enum plim_status build(struct plim__builder *b, const struct plim_request
     if (n >= UINT32_MAX / 4) {
         return plim__fail(err, PLIM_E_BUDGET, "a trace of %zu events is too long to replay", n);
     }
-    recorded_conf(q, options);
+    learn_conf(q, options);
     q->recorded_peak_reserved = peaks.reserved;
     q->complete = peaks.reserved_at_start == 0 && n > 0;
     b->reserved = peaks.reserved_at_start;
