@@ -56,7 +56,6 @@ static bool has_experts(const struct expert_rule *rule, uint32_t i)
 
 static struct expert_rule read_rule(struct plim__config *c, const struct plim__node *node)
 {
-    struct plim_geometry *g = c->g;
     struct expert_rule rule = {.every = 1, .offset = UINT32_MAX, .last = UINT32_MAX};
     /* Gemma 4 has a switch; a file that states experts without it means them */
     bool off =
@@ -88,9 +87,8 @@ static struct expert_rule read_rule(struct plim__config *c, const struct plim__n
     if (json_is_integer(end) && json_integer_value(end) >= 0) {
         rule.last = plim__u32(c, node, "expert_last", "moe_layer_end_index");
     }
-    if (strcmp(g->family, "kimi_linear") == 0 && !plim__has(c, node, "first_k_dense_replace")) {
-        rule.first = 1;
-    } else if (strcmp(g->family, "mimo_v2_flash") == 0 && rule.flags == NULL) {
+    if (plim__family_has(c->family, FIRST_DENSE) && rule.flags == NULL &&
+        !plim__has(c, node, "first_k_dense_replace")) {
         rule.first = 1;
     }
     return rule;

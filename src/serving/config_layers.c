@@ -66,7 +66,7 @@ static void latent_attention(struct plim__config *c, const struct plim__node *no
                         (uint64_t)l->heads * (l->head_dim + (uint64_t)l->v_head_dim));
     (void)plim__derived(c, node, "index_n_heads", (uint64_t)l->index_heads * l->index_dim);
     l->kv_heads = l->heads;
-    if (strcmp(c->g->family, "deepseek_v32") == 0) {
+    if (plim__family_has(c->family, INDEXER)) {
         l->index_heads = plim__u32(c, node, "index_heads", "index_n_heads");
         l->index_dim = plim__u32(c, node, "index_dim", "index_head_dim");
         l->index_topk = plim__u32(c, node, "index_topk", "index_topk");

@@ -23,6 +23,7 @@ static const struct spelling spellings[] = {
     {"attention", PLIM_MIXER_FULL, false, PLIM_FFN_NONE},
     {"global_attention", PLIM_MIXER_FULL, false, PLIM_FFN_NONE},
     {"deepseek_sparse_attention", PLIM_MIXER_FULL, false, PLIM_FFN_NONE},
+    {"indexed_attention", PLIM_MIXER_FULL, false, PLIM_FFN_NONE},
     {"sliding_attention", PLIM_MIXER_SLIDING, false, PLIM_FFN_NONE},
     {"sliding_window", PLIM_MIXER_SLIDING, false, PLIM_FFN_NONE},
     {"local_attention", PLIM_MIXER_SLIDING, false, PLIM_FFN_NONE},

@@ -23,12 +23,14 @@
     X(QK_NORM_EACH) /* q/k norms with weights for each head */                                     \
     X(QK_NORM_BIAS)                                                                                \
     X(ATTENTION_GATE) /* queries come with a gate of the same size */                              \
+    X(INDEXER)        /* sparse attention: keys of an indexer beside the latents */                \
     X(MHA)            /* as many KV heads as heads, whatever the file says */                      \
     X(FUSED_QKV)      /* files hold queries, keys and values in one tensor */                      \
     X(FUSED_UP)       /* files hold gate and up in one tensor */                                   \
     X(SINKS)          /* one learned sink a head */                                                \
     X(MLA)                                                                                         \
     X(MOE)         /* every layer has experts unless the configuration says otherwise */           \
+    X(FIRST_DENSE) /* the first layer is dense when the file says nothing */                       \
     X(SHARED_GATE) /* one gate of the shared expert */                                             \
     X(ROUTER_BIAS)                                                                                 \
     X(EXPERT_BIAS)                                                                                 \

@@ -25,6 +25,7 @@ phi phi3 phimoe deepseek_v2 deepseek_v3 deepseek_v32 glm glm4 glm4_moe opt gpt2 
 falcon bloom mpt gpt_oss jamba nemotron_h mamba mamba2 falcon_mamba falcon_h1 bamba llama4_text cohere cohere2
 olmo olmo2 olmo3 olmoe granite granitemoe granitemoehybrid granitemoeshared starcoder2 minicpm3 stablelm exaone4
 smollm3 ernie4_5 ernie4_5_moe hunyuan_v1_dense hunyuan_v1_moe seed_oss mimo_v2_flash minimax minimax_m2 kimi_linear
+glm_moe_dsa glm4_moe_lite solar_open hy_v3 exaone_moe cwm helium mellum jais2
 lfm2 lfm2_moe arcee apertus whisper ministral ministral3 nemotron
 qwen2_vl_vision qwen2_5_vl_vision qwen3_vl_vision qwen3_vl_moe_vision qwen3_5_vision qwen3_5_moe_vision
 gemma3 gemma3n gemma4 llama4 llava llava_next mistral3 paligemma qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe
