@@ -21,10 +21,8 @@ OOM = DATA / "simulated" / "hf-llama8b-oom-24g.pickle"
 TYPES = {1: "B", 2: "H", 3: "I", 4: "d"}
 
 
-def columns(page):
-    """The columns of a page, read by the layout of docs/format/report-data.md alone."""
-    text = re.search(r'id="plimsoll-data">([^<]*)<', page).group(1)
-    data = zlib.decompress(base64.b64decode(text))
+def unpacked(data):
+    """Columns by name, read by the layout of docs/format/report-data.md alone."""
     magic, number, zero = struct.unpack_from("<8sII", data)
     assert magic == b"PLIMRPT1" and zero == 0
     found = {}
@@ -32,6 +30,12 @@ def columns(page):
         name, kind, count, offset = struct.unpack_from("<20sIII", data, 16 + 40 * i)
         found[name.rstrip(b"\0").decode()] = struct.unpack_from(f"<{count}{TYPES[kind]}", data, offset)
     return found
+
+
+def columns(page):
+    """The columns of a page."""
+    text = re.search(r'id="plimsoll-data">([^<]*)<', page).group(1)
+    return unpacked(zlib.decompress(base64.b64decode(text)))
 
 
 class ReportTest(unittest.TestCase):

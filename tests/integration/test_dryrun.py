@@ -18,6 +18,29 @@ import test_simgpu_torch  # noqa: E402
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 GIB = 1 << 30
+DATA = plimtest.ROOT / "tests" / "data" / "snapshots" / "simulated"
+
+STAND_IN = """
+import os, re, shutil, sys
+need, expandable, good, bad = sys.argv[1:]
+if "expandable_segments:True" in os.environ.get("PYTORCH_ALLOC_CONF", ""):
+    need = expandable
+number, unit = re.search(r"(\\d+)([GM])iB$", os.environ["PLIMSOLL_SIM_GPU"].replace("a100-80gb@", "")).groups()
+total = int(number) << (30 if unit == "G" else 20)
+fits = int(need) <= total
+peak = min(int(need), total)
+facts = {"torch": "2.9.0", "build": "cuda 13.0", "used_cuda": 1, "device_total": total, "device_free": total - peak,
+         "peak_allocated": peak - (1 << 28), "peak_reserved": peak, "allocated": peak, "reserved": peak}
+base = os.path.join(os.environ["PLIMSOLL_DRYRUN_DIR"], str(os.getpid()))
+def leave(suffix, snapshot, **more):
+    with open(base + suffix + ".txt", "w") as out:
+        out.writelines(f"{k} {v}\\n" for k, v in {**facts, **more}.items())
+    shutil.copy(snapshot, base + suffix + ".pickle")
+if not fits:
+    leave(".oom", bad, ooms=1, oom_request=1 << 29, oom_free=1 << 20)
+leave("", good, ended=1, ooms=0 if fits else 1, **({} if fits else {"error": "OutOfMemoryError: CUDA out of memory"}))
+sys.exit(0 if fits else 1)
+"""
 
 
 class DryrunCase(unittest.TestCase):
@@ -108,6 +131,64 @@ class WithoutTorchTest(DryrunCase):
         self.assertEqual(out["runs"][0]["missing"], ["cudaMallocArray"])
         text = self.run_it("--", sys.executable, "-c", code)
         self.assertIn(b"cudaMallocArray was called, which the simulated GPU does not have", text.stdout)
+
+
+    def stand_in(self, need, conf_need=None):
+        """
+        The command of a program that leaves behind what the start hook leaves of a PyTorch program which needs so many bytes:
+        facts and a snapshot, and at a failure those of the failure. With `conf_need` another size under expandable segments.
+        """
+        program = self.folder / "stand_in.py"
+        program.write_text(STAND_IN)
+        return ["--", sys.executable, program, str(need), str(conf_need or need), str(DATA / "healthy.pickle.xz"),
+                str(DATA / "hf-llama8b-oom-24g.pickle")]
+
+    def test_the_smallest_card_is_found_by_few_runs(self):
+        """the largest size first, none below what is needed, then halves; the card asked for keeps its name"""
+        out = self.json("--gpu", "a100-80gb", "--find-smallest", *self.stand_in(21 * GIB))
+        self.assertEqual(out["smallest_gib"], 24)
+        sizes = [run["nominal_gib"] for run in out["runs"]]
+        self.assertEqual(sizes[0], 288)
+        self.assertTrue(len(sizes) <= 6 and min(sizes) == 24, sizes)
+        self.assertTrue(all(run["gpu"].startswith("a100-80gb@") for run in out["runs"]))
+        judged = out["runs"][out["judged_run"]]
+        self.assertEqual((judged["nominal_gib"], judged["fits"]), (24, True))
+        self.assertTrue((self.folder / "dryrun.pickle").is_file())
+
+    def test_sizes_above_the_bound_that_do_not_fit_are_passed_over(self):
+        """what a program needs besides its peak is only seen by running: the next size that fits is found"""
+        out = self.json("--gpu", "24GiB", "--find-smallest", *self.stand_in(45 * GIB))
+        self.assertEqual(out["smallest_gib"], 48)
+        self.assertTrue(all("@" not in run["gpu"] for run in out["runs"]))
+        text = self.run_it("--gpu", "24GiB", "--find-smallest", *self.stand_in(45 * GIB))
+        self.assertIn(b"48", text.stdout)
+
+    def test_nothing_fits(self):
+        """a program that is too large for the largest card has no smallest one, after one run"""
+        out = self.json("--find-smallest", "--check", *self.stand_in(300 * GIB), code=1)
+        self.assertEqual((out["smallest_gib"], len(out["runs"])), (None, 1))
+        self.assertEqual(out["runs"][0]["outcome"], "out_of_memory")
+
+    def test_settings_side_by_side(self):
+        """each --conf is a run of its own; the one that failed is explained, and its snapshot kept"""
+        out = self.json("--gpu", "24GiB", "--conf", "expandable_segments:True", "--conf", "max_split_size_mb:64",
+                        "--snapshot", "kept.pickle", *self.stand_in(30 * GIB, 20 * GIB))
+        self.assertEqual([run["outcome"] for run in out["runs"]], ["fits", "out_of_memory"])
+        self.assertEqual([run["conf"] for run in out["runs"]], ["expandable_segments:True", "max_split_size_mb:64"])
+        self.assertEqual(out["judged_run"], 1)
+        self.assertEqual((self.folder / "kept.pickle").read_bytes(), (DATA / "hf-llama8b-oom-24g.pickle").read_bytes())
+        self.assertEqual(out["verdict"]["class"], "fragmentation")
+
+    def test_a_snapshot_that_cannot_be_read_or_kept(self):
+        """a damaged snapshot leaves the run without a verdict; a place that cannot be written to is an error"""
+        command = self.stand_in(10 * GIB)
+        damaged = self.folder / "damaged.pickle"
+        damaged.write_bytes(b"no pickle")
+        out = self.json("--gpu", "24GiB", *command[:5], damaged, command[6])
+        self.assertEqual((out["judged_run"], out["runs"][0]["fits"]), (None, True))
+        result = self.run_it("--gpu", "24GiB", "--snapshot", "/no/such/folder/a.pickle", *command)
+        self.assertEqual(result.returncode, 73)
+        self.assertEqual(list(self.temporary.glob("plimsoll-dryrun-*")), [])
 
 
 class WithTorchTest(DryrunCase):
