@@ -68,8 +68,8 @@ class Attachment:
         if torch is not None and hasattr(getattr(torch, "cuda", None), "_lazy_call"):
             self.imported(torch)
         else:
-            self.finder = _hooks.AfterImport({"torch": self.imported},
-                                                    lambda error: say("import", f"nothing is recorded: {error!r}"))
+            self.finder = _hooks.AfterImport(
+                {"torch": self.imported}, lambda error: say("import", f"nothing is recorded: {error!r}"))
             sys.meta_path.insert(0, self.finder)
         os.register_at_fork(after_in_child=self.forked)
 
@@ -106,13 +106,18 @@ class Attachment:
 
     # ---- history, observer
 
+    def recorder(self) -> str:
+        """Who records the history now: attach, program, none. A PyTorch that does not say whether one is recorded
+        counts as one that does not."""
+        enabled = getattr(self.torch._C, "_cuda_isHistoryEnabled", None)
+        return "program" if self.history == "none" and enabled is not None and enabled() else self.history
+
     def record(self) -> None:
+        core = self.torch._C
         if self.settings.events == 0:
             return
-        core = self.torch._C
-        enabled = getattr(core, "_cuda_isHistoryEnabled", None)
-        if enabled is not None and enabled():
-            self.history = "program"
+        self.history = self.recorder()
+        if self.history == "program":
             say("history", "the program records the allocator's history itself; its recording stays as it is")
             return
         self.late = any(_share.figure(core._cuda_memoryStats(i), ("allocation", "all", "allocated"))
@@ -160,7 +165,7 @@ class Attachment:
         text = _notes.current.get()
         out = _facts.gather(self.torch, kind, failure, json.loads(text) if text else {})
         out["alloc_conf"] = snapshot.get("allocator_settings", {}).get("PYTORCH_CUDA_ALLOC_CONF", "")
-        out["history"] = {"by": self.history, "since_ns": self.since_ns}
+        out["history"] = {"by": self.recorder(), "since_ns": self.since_ns}
         if self.history == "attach":
             longest = max((len(t) for t in snapshot.get("device_traces", [])), default=0)
             out["snapshot_complete"] = not self.late and longest < self.settings.events
@@ -209,7 +214,7 @@ class Attachment:
             self.share.wrote(path, result)
         return path
 
-    # ---- requests: a signal, a file
+    # ---- requests: a signal, or a word in the shared file
 
     def take_signal(self) -> None:
         number = self.settings.signal
@@ -251,15 +256,20 @@ class Attachment:
         settings = self.settings
         begin = time.monotonic()
         due = begin
-        while not stop.wait(min(settings.every or 1.0, 1.0)):
-            now = time.monotonic()
-            if settings.every and now >= due:
-                due = max(due + settings.every, now)
-                self.sample()
-            self.serve_requests()
-            if settings.seconds and now - begin >= settings.seconds:
-                self.end()
-                return
+        try:
+            while not stop.wait(min(settings.every or 1.0, 1.0)):
+                now = time.monotonic()
+                if settings.every and now >= due:
+                    due = max(due + settings.every, now)
+                    self.sample()
+                self.serve_requests()
+                if settings.seconds and now - begin >= settings.seconds:
+                    say("seconds", f"recording ends after {settings.seconds:g} s, as it was asked to")
+                    self.end()
+                    return
+        except Exception as error:
+            if not stop.is_set():  # else the interpreter goes down
+                say("sampler", f"statistics and requests end: {error!r}")
 
     def open_share(self) -> None:
         rank = os.environ.get("RANK", "")
@@ -352,6 +362,8 @@ def attach(settings: Optional[_settings.Settings] = None, *, children: bool = Tr
     if chosen.dir:
         chosen = dataclasses.replace(chosen, dir=os.path.abspath(chosen.dir))
     if children:
+        for name in _settings.variables():
+            os.environ.pop(name, None)
         os.environ.update(chosen.exported())
     _the = Attachment(chosen)
     _the.begin()

@@ -66,6 +66,9 @@ class Drop:
 
     def __init__(self, folder: str, number: int) -> None:
         self.path = os.path.join(folder, f"drop-{os.getpid()}-{number}")
+        while os.path.exists(self.path) or os.path.exists(self.path + ".part"):  # of another process of that number
+            number += 1
+            self.path = os.path.join(folder, f"drop-{os.getpid()}-{number}")
 
     def __enter__(self) -> Drop:
         os.mkdir(self.path + ".part", 0o700)
@@ -139,12 +142,17 @@ def alive(pid: int) -> bool:
 
 
 def finish_incidents(folder: str) -> None:
-    """Let the program make an incident of the drops, unless their owner lives, who will. Does not wait for it."""
+    """Let the program make an incident of the drops, unless their owner lives, who will. Does not wait for it; does
+    nothing where there is no program: the drops stay for whoever looks."""
     owner = os.environ.get("PLIMSOLL_INCIDENT_OWNER", "")
     if owner.isdigit() and alive(int(owner)):
         return
+    try:
+        program = _program.program()
+    except _program.Unsupported:
+        return
     env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PLIMSOLL_ATTACH")}
     # The shell ends at once and is waited for: the program is nobody's zombie.
-    subprocess.run(["/bin/sh", "-c", '"$0" incident --finish "$1" &', _program.program(), folder], env=env,
+    subprocess.run(["/bin/sh", "-c", '"$0" incident --finish "$1" &', program, folder], env=env,
                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    start_new_session=True, check=False)

@@ -36,7 +36,8 @@ _told = threading.local()  # .text: what we last told PyTorch for this thread
 
 
 def text_of(request_id: Optional[str], shape: Shape, more: Mapping[str, Any]) -> str:
-    """The note as text; "" when there is nothing to say. What JSON has no form for is written with str()."""
+    """The note as text; "" when there is nothing to say. What JSON has no form for is written with str(): a note
+    is no reason to fail."""
     fields: Dict[str, Any] = {}
     if request_id is not None:
         fields["request_id"] = str(request_id)
@@ -45,7 +46,10 @@ def text_of(request_id: Optional[str], shape: Shape, more: Mapping[str, Any]) ->
     fields.update(more)
     if not fields:
         return ""
-    text = json.dumps(fields, default=str, separators=(",", ":"))
+    try:
+        text = json.dumps(fields, default=str, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):  # keys that are no texts, nan, an object that holds itself
+        text = json.dumps({name: str(value)[:200] for name, value in fields.items()})
     if len(text) > LONGEST:
         text = json.dumps({"request_id": str(request_id)[:200], "shape": "too long to note"})
     return text
@@ -80,16 +84,29 @@ def put(text: str) -> int:
     number = 0
     if text:
         recent.append((time.time_ns(), text))
-        if share is not None:
-            number = share.begin_note(text)
+        number = tell_others(text)
     return number
+
+
+def tell_others(text: str) -> int:
+    """Put a note into the shared file; its number there, 0 when there is no file, or no longer."""
+    try:
+        return share.begin_note(text) if share is not None else 0
+    except Exception:
+        return 0
+
+
+def end_others(number: int) -> None:
+    try:
+        if number and share is not None:
+            share.end_note(number)
+    except Exception:
+        pass  # the file was closed just now
 
 
 def note(request_id: Optional[str] = None, *, shape: Shape = None, **more: Any) -> None:
     """Say which request is being worked on; without arguments: none."""
-    former = _number.get()
-    if former and share is not None:
-        share.end_note(former)
+    end_others(_number.get())
     _number.set(put(text_of(request_id, shape, more)))
 
 
@@ -103,5 +120,4 @@ def annotate(request_id: Optional[str] = None, *, shape: Shape = None, **more: A
     finally:
         current.set(before)
         tell_torch(before)
-        if number and share is not None:
-            share.end_note(number)
+        end_others(number)

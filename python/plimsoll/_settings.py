@@ -155,6 +155,11 @@ def variable(name: str) -> str:
     return f"{PREFIX}_{name.upper()}"
 
 
+def variables() -> List[str]:
+    """All of them, without the switch."""
+    return [variable(field.name) for field in dataclasses.fields(Settings)]
+
+
 def table() -> List[str]:
     """The settings as the rows of a Markdown table, for the documentation and its test."""
     rows = ["| variable | default | meaning |", "| --- | --- | --- |"]

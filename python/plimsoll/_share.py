@@ -86,7 +86,7 @@ def start_ticks(pid: int) -> int:
 def folder() -> str:
     """Where this process puts its file. Errors: OSError."""
     return os.environ.get("PLIMSOLL_RECORD_DIR") or _settings.private_folder(
-        "/dev/shm" if os.path.isdir("/dev/shm") else None)
+        "/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
 
 
 def sweep(where: str) -> None:

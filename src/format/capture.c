@@ -11,20 +11,18 @@
 
 #define SCHEMA "plimsoll.drop/1"
 
-/* A copy of at most PLIM_TAG_BYTES, cut between characters, without control characters. */
+/* A copy of at most PLIM_TAG_BYTES, cut between characters of UTF-8, without control characters. */
 static const char *clean(struct plim_arena *arena, const char *text, size_t n)
 {
-    n = n > PLIM_TAG_BYTES ? PLIM_TAG_BYTES : n;
-    while (n > 0 && n == PLIM_TAG_BYTES && ((unsigned char)text[n] & 0xc0) == 0x80) {
-        n--;
+    char copy[PLIM_TAG_BYTES];
+    size_t cut = n > PLIM_TAG_BYTES ? PLIM_TAG_BYTES : n;
+    while (cut < n && cut > 0 && ((unsigned char)text[cut] & 0xc0) == 0x80) {
+        cut--;
     }
-    const char *copy = plim_arena_sayf(arena, "%.*s", (int)n, text);
-    if (copy[0] != '\0') { /* not the static "" of an arena without room */
-        for (char *p = (char *)(uintptr_t)copy; *p != '\0'; p++) {
-            *p = iscntrl((unsigned char)*p) ? ' ' : *p;
-        }
+    for (size_t i = 0; i < cut; i++) {
+        copy[i] = iscntrl((unsigned char)text[i]) ? ' ' : text[i];
     }
-    return copy;
+    return plim_arena_sayf(arena, "%.*s", (int)cut, copy);
 }
 
 static bool take_count(const json_t *object, const char *key, uint64_t *out)

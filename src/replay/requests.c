@@ -8,6 +8,7 @@
 
 #include "alloc/recorded.h"
 #include "alloc/round.h"
+#include "format/capture.h"
 #include "heap/moment.h"
 
 #define MOST_LOOKS 100000000u /* for the begin of reservations: a tenth of a second */
@@ -453,10 +454,29 @@ uint32_t plim_requests_busiest(const struct plim_snapshot *snapshot)
     return best;
 }
 
-/* By keys that a release introduced: host_segments 2.14, pool_id 2.12. Else one before the order of
- * equal blocks changed. */
+/* As the maker of the snapshot says; false when it does not, or names a release that is not imitated. */
+static bool captured_version(const struct plim_snapshot *snapshot, struct plim_torch_version *out)
+{
+    struct plim_arena arena;
+    struct plim_capture capture;
+    struct plim_str text = plim_intern_str(&snapshot->strings, snapshot->capture);
+    plim_arena_init(&arena, 0);
+    bool known = snapshot->capture != PLIM_NO_ID &&
+                 plim_capture_read(text, &arena, &capture, NULL) == PLIM_OK &&
+                 capture.torch != NULL &&
+                 plim_torch_version_parse(plim_str_from(capture.torch), out, NULL) == PLIM_OK;
+    plim_arena_fini(&arena);
+    return known;
+}
+
+/* As it was noted, else by keys that a release introduced: host_segments 2.14, pool_id 2.12. Else one before
+ * the order of equal blocks changed. */
 struct plim_torch_version plim_recorded_version(const struct plim_snapshot *snapshot)
 {
+    struct plim_torch_version version;
+    if (captured_version(snapshot, &version)) {
+        return version;
+    }
     if (snapshot->host.known) {
         return PLIM_TORCH_LATEST;
     }

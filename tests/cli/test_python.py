@@ -211,6 +211,16 @@ class AttachTest(Case):
         self.assertTrue((drop / "snapshot.pickle").stat().st_size)
         self.assertEqual(self.snapshots(), [])
 
+    def test_a_drop_of_the_same_name(self):
+        """a drop that another process of that number left is not touched"""
+        for n in (1, 2):
+            (self.folder / f"drop-{os.getpid()}-{n}").mkdir()
+        with _keep.Drop(str(self.folder), 1) as drop:
+            drop.facts({"a": 1})
+        self.assertEqual(drop.path, str(self.folder / f"drop-{os.getpid()}-3"))
+        self.assertEqual([pathlib.Path(p).name[-1] for p in _keep.drops(str(self.folder))], ["1", "2", "3"])
+        self.assertEqual(_keep.prune(_keep.drops(str(self.folder)), 1, 100), 2)
+
     def test_the_list_of_kept_names_is_that_of_the_documentation(self):
         """the environment that is written down is that of the incident's documentation"""
         text = (plimtest.ROOT / "docs" / "format" / "incident.md").read_text()
@@ -514,6 +524,11 @@ class NotesTest(unittest.TestCase):
         """what JSON has no form for is written as text, and what is too long is cut, not refused"""
         plimsoll.note("x", shape={"dtype": object})
         self.assertIn("class", _notes.current.get())
+        loop = {}
+        loop["loop"] = loop
+        for shape in ({("a", 1): 2}, {"x": float("nan")}, loop):
+            plimsoll.note("x", shape=shape)
+            self.assertEqual(json.loads(_notes.current.get())["request_id"], "x")
         plimsoll.note("y" * 5000)
         self.assertLess(len(_notes.current.get()), _notes.LONGEST)
         plimsoll.note()

@@ -4,8 +4,11 @@
 #include "diagnose/diagnose.h"
 #include "fail_alloc.h"
 #include "format/capture.h"
+#include "replay/requests.h"
 #include "snapshot_maker.h"
 #include "unit.h"
+
+#include <stdio.h>
 
 static struct maker maker; /* large: not on the stack */
 
@@ -163,6 +166,28 @@ static void without_a_capture_the_note_of_the_request_counts(void **state)
     }
 }
 
+static void the_release_that_recorded_is_the_one_that_was_noted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *torch;
+        unsigned minor;
+    } cases[] = {
+        {"2.10.0+cu128", 10}, {"1.13.1", 0}, {"nightly", 0}}; /* 0: none that is imitated */
+    make_failure();
+    unsigned guessed = plim_recorded_version(&maker.snapshot).minor;
+    for (size_t i = 0; i < PLIM_COUNT_OF(cases); i++) {
+        char text[100];
+        snprintf(text, sizeof(text),
+                 "{\"schema\":\"plimsoll.drop/1\",\"versions\":{\"torch\":\"%s\"}}",
+                 cases[i].torch);
+        maker.snapshot.capture = interned(text);
+        assert_int_equal(plim_recorded_version(&maker.snapshot).minor,
+                         cases[i].minor ? cases[i].minor : guessed);
+    }
+    maker_fini(&maker);
+}
+
 static enum plim_status read_once(void *arg)
 {
     (void)arg;
@@ -189,6 +214,7 @@ int main(void)
         cmocka_unit_test(inner_members_are_tags_and_texts_are_bounded),
         cmocka_unit_test(a_diagnosis_knows_what_the_capture_knows),
         cmocka_unit_test(without_a_capture_the_note_of_the_request_counts),
+        cmocka_unit_test(the_release_that_recorded_is_the_one_that_was_noted),
         cmocka_unit_test(reading_survives_every_failing_allocation),
     };
     return PLIM_RUN_TESTS("capture", tests);
