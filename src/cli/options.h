@@ -35,6 +35,7 @@
     X(replay, "SNAPSHOT", 1, 1, 0,                                                                 \
       "run a recorded trace under other settings or on another device")                            \
     X(tune, "SNAPSHOT", 1, 1, 0, "find the settings under which a recorded trace runs best")       \
+    X(soak, "[MODEL]", 0, 1, 0, "run hours of traffic through a server's memory in seconds")       \
     X(dryrun, "-- CMD [ARG...]", 0, PLIM_VERB_ANY_ARGS, PLIM_VERB_COMMAND,                         \
       "run an unmodified PyTorch program on a simulated GPU: does it fit?")                        \
     X(incident, "[INCIDENT|DIR]", 0, 1, 0,                                                         \
@@ -180,6 +181,69 @@
     PLIM_OPTIONS_READING(X, S)                                                                     \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|markdown")
+
+#define PLIM_OPTIONS_soak(X, S)                                                                    \
+    X(S, traffic, LIST, "traffic", 't', "TRAFFIC", NULL,                                           \
+      "a traffic file, azure-conv (default), azure-code, mooncake, pictures, or a process such "   \
+      "as "                                                                                        \
+      "gamma:rate=5,cv=3; several times: mixed")                                                   \
+    X(S, workload, CHOICE, "workload", 'w', "paged|dynamic|pictures", "paged",                     \
+      "kind of server: vLLM, Hugging Face generate(), image generation")                           \
+    X(S, conf, LIST, "conf", 'c', "SETTINGS", NULL,                                                \
+      "allocator settings as in PYTORCH_ALLOC_CONF; several times: compare them")                  \
+    X(S, hours, DURATION, "duration", 0, "TIME", "1h", "simulated time of arrivals: 24h, 3d")      \
+    X(S, seeds, COUNT, "seeds", 0, "N", "3", "runs of each setting that differ by chance")         \
+    X(S, seed, COUNT, "seed", 0, "N", "0",                                                         \
+      "first seed; with 0 a recorded trace begins at its start")                                   \
+    X(S, device_memory, SIZE, "device-memory", 0, "SIZE", "80GiB", "memory of the device")         \
+    X(S, external, SIZE, "external", 0, "SIZE", "500MiB",                                          \
+      "memory of it used outside the allocator: context, others")                                  \
+    X(S, torch_version, TEXT, "torch-version", 0, "VERSION", NULL,                                 \
+      "imitate this release of PyTorch, 2.1 to 2.14 (default: the latest)")                        \
+    X(S, rate, REAL, "rate", 0, "FACTOR", NULL, "let requests come so much faster: 2 is twice")    \
+    X(S, length, REAL, "length", 0, "FACTOR", NULL, "let prompts and answers be so much longer")   \
+    X(S, tail, TEXT, "tail", 0, "SHARE:P:O", NULL,                                                 \
+      "let this share of requests have P prompt and O output tokens: 0.001:120000:4000")           \
+    X(S, time_unit, CHOICE, "time-unit", 0, "s|ms|us|ns", NULL,                                    \
+      "unit of numbers in a file's time column, when its name does not say")                       \
+    X(S, strict, FLAG, "strict", 0, NULL, NULL,                                                    \
+      "refuse a traffic file at its first fault instead of repairing and counting")                \
+    X(S, max_seqs, COUNT, "max-seqs", 0, "N", NULL, "requests in a step or a batch")               \
+    X(S, step_tokens, COUNT, "step-tokens", 0, "N", NULL, "paged: token budget of a step")         \
+    X(S, max_length, COUNT, "max-length", 0, "N", NULL,                                            \
+      "prompt and answer together; longer requests are refused (default: the model's)")            \
+    X(S, block_tokens, COUNT, "block-tokens", 0, "N", NULL, "paged: tokens of a KV block (16)")    \
+    X(S, utilization, REAL, "utilization", 0, "SHARE", NULL,                                       \
+      "paged: of the device that the engine may use (0.92)")                                       \
+    X(S, kv_bytes, SIZE, "kv-bytes", 0, "SIZE", NULL, "paged: size of the pool instead")           \
+    X(S, eager, FLAG, "eager", 0, NULL, NULL, "paged: no CUDA graphs")                             \
+    X(S, captures, TEXT, "captures", 0, "N,N,...", NULL, "paged: batch sizes of the graphs")       \
+    X(S, batch_wait, DURATION, "batch-wait", 0, "TIME", NULL,                                      \
+      "dynamic: how long an open batch waits for more (50ms)")                                     \
+    X(S, prompt_edges, TEXT, "prompt-edges", 0, "N,N,...", NULL,                                   \
+      "dynamic: pad prompts up to these lengths")                                                  \
+    X(S, batch_edges, TEXT, "batch-edges", 0, "N,N,...", NULL, "dynamic: pad batches up to these") \
+    X(S, side_edges, TEXT, "side-edges", 0, "N,N,...", NULL,                                       \
+      "pictures: round both sides up to these pixels")                                             \
+    X(S, denoising_steps, COUNT, "denoising-steps", 0, "N", NULL, "pictures: steps (28)")          \
+    X(S, adapters, COUNT, "adapters", 0, "N", NULL, "LoRA adapters that requests ask for")         \
+    X(S, adapters_held, COUNT, "adapters-held", 0, "N", NULL,                                      \
+      "adapters at once on the device (8)")                                                        \
+    X(S, adapter_rank, COUNT, "adapter-rank", 0, "N", NULL, "rank of the adapters (16)")           \
+    X(S, empty_cache, FLAG, "empty-cache", 0, NULL, NULL,                                          \
+      "the server calls torch.cuda.empty_cache() after each batch, picture or failure")            \
+    X(S, stop, FLAG, "stop", 0, NULL, NULL, "end a run at its first failure")                      \
+    X(S, tflops, REAL, "tflops", 0, "N", NULL,                                                     \
+      "10^12 operations a second that the card reaches (400)")                                     \
+    X(S, bandwidth, SIZE, "bandwidth", 0, "SIZE", NULL,                                            \
+      "bytes a second that its memory reaches (about 2TB)")                                        \
+    X(S, assume, TEXT, "assume", 0, "ARCHITECTURE", NULL,                                          \
+      "count an unknown model by the rule of this architecture")                                   \
+    X(S, threads, COUNT, "threads", 0, "N", NULL,                                                  \
+      "runs at the same time (default: processors, at most 8)")                                    \
+    PLIM_OPTIONS_HTML(X, S)                                                                        \
+    X(S, check, FLAG, "check", 0, NULL, NULL, "exit with 1 when no setting holds in every seed")   \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json")
 
 #define PLIM_OPTIONS_dryrun(X, S)                                                                  \
     X(S, gpu, TEXT, "gpu", 'g', "CARD", "h100-80gb",                                               \

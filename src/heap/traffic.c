@@ -79,3 +79,19 @@ enum plim_status plim_traffic_settle(struct plim_traffic *traffic, struct plim_e
     }
     return PLIM_OK;
 }
+
+void plim_traffic_spread(struct plim_traffic *traffic)
+{
+    struct plim_arrival *a = traffic->arrivals.items;
+    size_t n = traffic->arrivals.n;
+    uint64_t gap = n > 1 ? plim_traffic_span(traffic) / (n - 1) : 0;
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && a[next].at_ns == a[i].at_ns; next++) {
+        }
+        uint64_t start = a[i].at_ns;
+        uint64_t room = next < n ? a[next].at_ns - start : gap * (next - i);
+        for (size_t k = i; k < next; k++) {
+            a[k].at_ns = start + room / (next - i) * (k - i);
+        }
+    }
+}

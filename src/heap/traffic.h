@@ -48,6 +48,10 @@ void plim_traffic_fini(struct plim_traffic *traffic);
 PLIM_MUST_USE enum plim_status plim_traffic_settle(struct plim_traffic *traffic,
                                                    struct plim_err *err);
 
+/** plim_traffic_spread() - arrivals of one moment are put evenly between it and the next one: recorders round
+ * times, which makes bursts that were none. Those of the last moment take the mean gap. Cost: O(n). */
+void plim_traffic_spread(struct plim_traffic *traffic);
+
 /** plim_traffic_span() - nanoseconds from the first arrival to the last. */
 uint64_t plim_traffic_span(const struct plim_traffic *traffic);
 

@@ -38,9 +38,10 @@ EXAMPLE_FILES = {
     "snapshot.pickle": SNAPSHOTS / "lm-windows-highwater-t211.pickle",
     "before.pickle": SNAPSHOTS / "simulated" / "healthy.pickle.xz",
     "after.pickle": SNAPSHOTS / "simulated" / "leak_list.pickle.xz",
+    "config.json": DATA / "plan" / "llama-3.1-8b.json",
+    "traffic.csv": DATA / "traffic" / "azure-conv.csv",
     "oom.txt": DATA / "oom" / "pytorch-fragmented.txt",
     "server.log": DATA / "oom" / "vllm-server.log",
-    "config.json": DATA / "plan" / "llama-3.1-8b.json",
 }
 
 # What a failed program left behind, in the folder "incidents"; "incident" is the same, finished.

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* plimsoll soak [MODEL]: hours of traffic through a server's memory, under one setting or several. */
+
+#include "base/file.h"
+#include "cli/soak_input.h"
+#include "report/html.h"
+
+static enum plim_status write_html(struct plim_cli *cli, const char *path,
+                                   const struct plim_soak_view *view, struct plim_err *err)
+{
+    const struct plim_html_part part = {plim_html_soak, view};
+    const struct plim_html_options options = {.source = view->model, .part = &part};
+    struct plim_buf page = {0};
+    if (!path) {
+        return PLIM_OK;
+    }
+    enum plim_status st = plim_html_plain(&page, "Soak", &options, err);
+    if (st == PLIM_OK && strcmp(path, "-") == 0) {
+        plim_buf_reset(&cli->out);
+        plim_buf_add(&cli->out, plim_buf_str(&page));
+    } else if (st == PLIM_OK) {
+        st = plim_file_replace(path, plim_buf_str(&page), err);
+    }
+    plim_buf_fini(&page);
+    return st;
+}
+
+static void write_answer(struct plim_cli *cli, const char *format,
+                         const struct plim_soak_view *view)
+{
+    if (plim_cli_is(format, "json")) {
+        struct plim_jsonw w;
+        plim_jsonw_init(&w, &cli->out, false);
+        plim_json_soak(&w, view);
+    } else {
+        struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
+        plim_text_soak(&cli->out, view, &style);
+    }
+}
+
+/* Whether some setting holds in every seed. */
+static bool holds(const struct plim_soak_plan *plan, const struct plim_soak_result *results)
+{
+    for (size_t i = 0; i < plan->n_confs; i++) {
+        size_t good = 0;
+        for (size_t s = 0; s < plan->n_seeds; s++) {
+            const struct plim_soak_result *r = &results[i * plan->n_seeds + s];
+            good += r->started && !r->failed;
+        }
+        if (good == plan->n_seeds) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum plim_status soak(struct plim_cli *cli, const struct plim_opts_soak *opts,
+                             struct plim_soak_input *in, struct plim_err *err)
+{
+    struct plim_flow_facts facts;
+    void *results;
+    PLIM_TRY(plim_flow_measure(&in->flow, &facts, err));
+    PLIM_TRY(plim_arena_array(&cli->arena, in->plan.n_confs * in->plan.n_seeds,
+                              sizeof(struct plim_soak_result), &results, err));
+    PLIM_TRY(plim_soak_all(&in->plan, results, err));
+    struct plim_soak_view view = {
+        .model = cli->n_args > 0 ? cli->args[0] : NULL,
+        .plan = &in->plan,
+        .results = results,
+        .conf_texts = in->conf_texts,
+        .facts = &facts,
+        .traffic = in->names,
+        .n_traffic = in->n_sources,
+    };
+    write_answer(cli, opts->format, &view);
+    cli->exit_code = opts->check && !holds(&in->plan, results) ? 1 : 0;
+    return write_html(cli, opts->html, &view, err);
+}
+
+enum plim_status plim_cmd_soak(struct plim_cli *cli, const struct plim_opts_soak *opts,
+                               struct plim_err *err)
+{
+    struct plim_soak_input in;
+    enum plim_status st = plim_soak_input(cli, opts, &in, err);
+    if (st == PLIM_OK) {
+        st = soak(cli, opts, &in, err);
+    }
+    plim_soak_input_fini(&in);
+    return st;
+}
