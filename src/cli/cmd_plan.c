@@ -46,8 +46,8 @@ static enum plim_status calibrate(struct plim_cli *cli, const struct plim_opts_p
     free((char *)text.p);
     *compared = (struct plim_plan_compared){.log = log, .path = opts->calibrate};
     if (log->available_kv_bytes < 0 && log->num_blocks < 0) {
-        enum plim_status st = plim__fail(err, PLIM_E_DATA, "%s does not say how large the KV cache is",
-                                         opts->calibrate);
+        enum plim_status st = plim__fail(
+            err, PLIM_E_DATA, "%s does not say how large the KV cache is", opts->calibrate);
         plim__err_hint(err, "give the log of a start of vLLM, or the text of /metrics");
         return st;
     }
@@ -55,8 +55,8 @@ static enum plim_status calibrate(struct plim_cli *cli, const struct plim_opts_p
                         ? log->available_kv_bytes
                         : log->num_blocks * (double)plain.start.block_bytes;
     compared->learned_bytes = plain.start.available - (int64_t)actual;
-    PLIM_TRY(plim_plan_state_learn(&cli->arena, state, request->card.name,
-                                   compared->learned_bytes, err));
+    PLIM_TRY(plim_plan_state_learn(&cli->arena, state, request->card.name, compared->learned_bytes,
+                                   err));
     compared->stored = true;
     return PLIM_OK;
 }

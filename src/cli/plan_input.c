@@ -54,9 +54,10 @@ static enum plim_status custom_card(const struct plim_opts_plan *opts, struct pl
         .source = "given",
     };
     if (!opts->cc.given || !opts->sms.given) {
-        enum plim_status st = plim__fail(err, PLIM_E_USAGE,
-                                         "--device-memory needs --cc and --sms: kernels and buffers "
-                                         "depend on them");
+        enum plim_status st =
+            plim__fail(err, PLIM_E_USAGE,
+                       "--device-memory needs --cc and --sms: kernels and buffers "
+                       "depend on them");
         plim__err_hint(err, "an H100 is --cc 9.0 --sms 132; or name the card with --gpu");
         return st;
     }
@@ -72,8 +73,9 @@ static enum plim_status read_card(const struct plim_opts_plan *opts, struct plim
     } else if (opts->device_memory.given) {
         PLIM_TRY(custom_card(opts, &card, err));
     } else {
-        enum plim_status st = plim__fail(err, PLIM_E_USAGE, "say which card: --gpu CARD, or "
-                                                            "--device-memory with --cc and --sms");
+        enum plim_status st = plim__fail(err, PLIM_E_USAGE,
+                                         "say which card: --gpu CARD, or "
+                                         "--device-memory with --cc and --sms");
         plim__err_hint(err, "`plimsoll plan --list-gpus` lists the cards known by name");
         return st;
     }
@@ -91,7 +93,8 @@ static enum plim_status read_card(const struct plim_opts_plan *opts, struct plim
     card.context = opts->context.given ? opts->context.value : card.context;
     card.external = opts->external.given ? opts->external.value : 0;
     if (card.context + card.external > card.total || card.total > UINT64_C(1) << 46) {
-        return plim__fail(err, PLIM_E_RANGE, "context and other processes exceed the card's memory");
+        return plim__fail(err, PLIM_E_RANGE,
+                          "context and other processes exceed the card's memory");
     }
     out->card = card;
     out->context_given = opts->context.given;
@@ -234,7 +237,8 @@ const struct plim_calibration *plim_plan_state_find(const struct plim_plan_state
 }
 
 /* mkdir -p of the folder that the file is in. */
-static enum plim_status make_folder(struct plim_arena *arena, const char *path, struct plim_err *err)
+static enum plim_status make_folder(struct plim_arena *arena, const char *path,
+                                    struct plim_err *err)
 {
     for (const char *p = strchr(path + 1, '/'); p != NULL; p = strchr(p + 1, '/')) {
         const char *folder = plim_arena_sayf(arena, "%.*s", (int)(p - path), path);

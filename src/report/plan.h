@@ -7,8 +7,8 @@
  * what a calibration compared. Threads: pure but for the buffer.
  */
 
-#include "report/text.h"
 #include "base/jsonw.h"
+#include "report/text.h"
 #include "serving/plan.h"
 
 /* Planned against what an engine's log says. */

@@ -51,8 +51,8 @@ static void ledger(struct plim_jsonw *w, const struct plim_plan *p)
 
 static void groups(struct plim_jsonw *w, const struct plim_vllm_start *s)
 {
-    static const char *const kinds[] = {"full", "sliding", "chunked", "mla", "index", "state",
-                                        "cross"};
+    static const char *const kinds[] = {"full",  "sliding", "chunked", "mla",
+                                        "index", "state",   "cross"};
     plim_jsonw_key(w, "groups");
     plim_jsonw_array(w);
     for (uint32_t i = 0; i < s->n_groups; i++) {

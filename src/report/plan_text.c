@@ -106,8 +106,12 @@ static void budget(struct plim_buf *out, const struct plim_plan *p,
     }
     grouped(tokens, s->kv_tokens);
     grouped(blocks, s->num_blocks);
-    plim_buf_printf(out, "  %s blocks of %u tokens, %.2f MiB each: %s tokens\n", blocks,
-                    s->settings.block_size, (double)s->block_bytes / (double)PLIM_MIB, tokens);
+    plim_buf_printf(out, "  %s blocks of %u tokens, %.2f MiB each", blocks, s->settings.block_size,
+                    (double)s->block_bytes / (double)PLIM_MIB);
+    if (s->kv_tokens > 0) {
+        plim_buf_printf(out, ": %s tokens", tokens);
+    }
+    plim_buf_printf(out, "\n");
 }
 
 static void amount(struct plim_buf *out, const struct plim_plan_line *l)

@@ -16,7 +16,10 @@
 
 /* ---- the log ---------------------------------------------------------------------------------------- */
 
-enum unit { UNIT_ONE, UNIT_GIB };
+enum unit {
+    UNIT_ONE,
+    UNIT_GIB
+};
 
 /* X: the words in front of a number, the field it fills, its unit. */
 static const struct sentence {
@@ -25,8 +28,7 @@ static const struct sentence {
     enum unit unit;
 } sentences[] = {
     {"Model loading took ", offsetof(struct plim_engine_log, weights_bytes), UNIT_GIB},
-    {"Available KV cache memory: ", offsetof(struct plim_engine_log, available_kv_bytes),
-     UNIT_GIB},
+    {"Available KV cache memory: ", offsetof(struct plim_engine_log, available_kv_bytes), UNIT_GIB},
     {"GPU KV cache size: ", offsetof(struct plim_engine_log, kv_tokens), UNIT_ONE},
     {"tokens per request: ", offsetof(struct plim_engine_log, concurrency), UNIT_ONE},
     {"Graph capturing finished in ", 0, UNIT_ONE}, /* seconds come first; see graph_size */

@@ -44,8 +44,8 @@ void plim_engine_log_read(struct plim_str text, struct plim_engine_log *out);
 
 /* One thing learned about a host. */
 struct plim_calibration {
-    const char *card;   /* the driver's name */
-    const char *engine; /* "vllm 0.33" */
+    const char *card;      /* the driver's name */
+    const char *engine;    /* "vllm 0.33" */
     int64_t outside_bytes; /* more (less) consumed than planned, mean of the samples */
     uint64_t spread_bytes; /* largest distance of a sample from the mean */
     uint32_t samples;
@@ -71,7 +71,6 @@ const struct plim_calibration *plim_calibrations_find(const struct plim_calibrat
 PLIM_MUST_USE enum plim_status plim_calibrations_learn(struct plim_arena *arena,
                                                        struct plim_calibrations *all,
                                                        const char *card, const char *engine,
-                                                       int64_t outside_bytes,
-                                                       struct plim_err *err);
+                                                       int64_t outside_bytes, struct plim_err *err);
 
 #endif

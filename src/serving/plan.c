@@ -66,16 +66,15 @@ static void add_outside(struct plim_plan *p)
     }
     const struct plim_calibration *c = r->calibration;
     if (c != NULL) {
-        add(p, (struct plim_plan_line){
-                   "outside", "outside the allocator, as measured on this host",
-                   c->outside_bytes > 0 ? (uint64_t)c->outside_bytes : 0,
-                   plim_max_u64(c->spread_bytes, 16 * PLIM_MIB), PLIM_PLAN_MEASURED,
-                   PLIM_PLAN_REST, "calibration of this host"});
+        add(p, (struct plim_plan_line){"outside", "outside the allocator, as measured on this host",
+                                       c->outside_bytes > 0 ? (uint64_t)c->outside_bytes : 0,
+                                       plim_max_u64(c->spread_bytes, 16 * PLIM_MIB),
+                                       PLIM_PLAN_MEASURED, PLIM_PLAN_REST,
+                                       "calibration of this host"});
     } else {
-        add(p, (struct plim_plan_line){
-                   "outside", "kernels and libraries outside the allocator", 0, OUTSIDE_ERROR,
-                   PLIM_PLAN_ESTIMATED, PLIM_PLAN_REST,
-                   "not modelled; measured by the engine at its start"});
+        add(p, (struct plim_plan_line){"outside", "kernels and libraries outside the allocator", 0,
+                                       OUTSIDE_ERROR, PLIM_PLAN_ESTIMATED, PLIM_PLAN_REST,
+                                       "not modelled; measured by the engine at its start"});
     }
     add(p, (struct plim_plan_line){"library_workspace", "workspace of the matrix library",
                                    p->start.baseline_torch, 0, PLIM_PLAN_COMPUTED, PLIM_PLAN_REST,
@@ -111,8 +110,7 @@ static void add_engine(struct plim_plan *p)
         add(p, (struct plim_plan_line){"cuda_graph_estimate",
                                        "what the engine sets aside for CUDA graphs",
                                        s->graph_estimate, s->graph_error, PLIM_PLAN_ESTIMATED,
-                                       PLIM_PLAN_BUDGET,
-                                       "vllm v1/worker/gpu/cudagraph_utils.py"});
+                                       PLIM_PLAN_BUDGET, "vllm v1/worker/gpu/cudagraph_utils.py"});
     }
 }
 
@@ -160,12 +158,14 @@ static const char *refusal_text(struct plim_arena *arena, const struct plim_plan
                                s->settings.utilization, GIB(s->requested));
     case PLIM_VLLM_NO_LOAD:
     case PLIM_VLLM_NO_PROFILE:
-        return plim_arena_sayf(arena, "CUDA out of memory while %s: a request of %.2f GiB does not "
-                                      "fit on the card.",
+        return plim_arena_sayf(arena,
+                               "CUDA out of memory while %s: a request of %.2f GiB does not "
+                               "fit on the card.",
                                s->failed_step, GIB(s->failed_bytes));
     case PLIM_VLLM_NO_BLOCKS:
-        return plim_arena_sayf(arena, "No available memory for the cache blocks: %.2f GiB are left "
-                                      "of %.2f GiB.",
+        return plim_arena_sayf(arena,
+                               "No available memory for the cache blocks: %.2f GiB are left "
+                               "of %.2f GiB.",
                                (double)s->available / (double)PLIM_GIB, GIB(s->requested));
     case PLIM_VLLM_NO_LENGTH:
         return plim_arena_sayf(
@@ -179,12 +179,14 @@ static const char *refusal_text(struct plim_arena *arena, const struct plim_plan
         return "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a "
                "single token.";
     case PLIM_VLLM_NO_CACHE:
-        return plim_arena_sayf(arena, "The cache of %.2f GiB as ordered does not fit beside the "
-                                      "rest on the card.",
+        return plim_arena_sayf(arena,
+                               "The cache of %.2f GiB as ordered does not fit beside the "
+                               "rest on the card.",
                                GIB(s->num_blocks * s->block_bytes));
     case PLIM_VLLM_NO_SETTING:
-        return plim_arena_sayf(arena, "The engine refuses --max-model-len %" PRIu64
-                                      ": the model's own is %" PRIu64 ".",
+        return plim_arena_sayf(arena,
+                               "The engine refuses --max-model-len %" PRIu64
+                               ": the model's own is %" PRIu64 ".",
                                s->settings.max_model_len, s->settings.too_long);
     default:
         return NULL;
@@ -258,8 +260,9 @@ static void judge_traffic(struct plim_arena *arena, struct plim_plan *p)
         double missing = p->wanted_concurrency - most;
         p->margin_bytes = -(int64_t)(missing * (double)p->start.block_bytes *
                                      (double)plim__blocks_for(&p->start, t->prompt + t->output));
-        p->why = plim_arena_sayf(arena, "The traffic keeps %.0f requests in the server at once; "
-                                        "%.0f of %" PRIu64 " tokens fit.",
+        p->why = plim_arena_sayf(arena,
+                                 "The traffic keeps %.0f requests in the server at once; "
+                                 "%.0f of %" PRIu64 " tokens fit.",
                                  p->wanted_concurrency, most, t->prompt + t->output);
     }
 }

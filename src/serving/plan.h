@@ -115,8 +115,8 @@ struct plim_plan_rule {
 
 struct plim_plan_answer {
     bool asked, known;
-    uint64_t value;    /* tokens, requests, replicas */
-    const char *text;  /* card's key, or a sentence */
+    uint64_t value;   /* tokens, requests, replicas */
+    const char *text; /* card's key, or a sentence */
 };
 
 struct plim_plan {

@@ -12,7 +12,12 @@
 #include <math.h>
 
 /* A number that is appended to the flags of a candidate. */
-enum fill { AS_IS, SHARE, LENGTH, CARDS };
+enum fill {
+    AS_IS,
+    SHARE,
+    LENGTH,
+    CARDS
+};
 
 /* In the order of cost. */
 static const struct candidate {

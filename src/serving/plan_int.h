@@ -11,8 +11,7 @@ PLIM_MUST_USE enum plim_status plim__plan_play(struct plim_arena *arena,
                                                const struct plim_plan_request *request,
                                                const struct plim_card *card, const char *extra,
                                                struct plim_vllm_flags *flags,
-                                               struct plim_vllm_start *start,
-                                               struct plim_err *err);
+                                               struct plim_vllm_start *start, struct plim_err *err);
 
 /** plim__plan_lines() - the amounts, and the ledger's two sums. */
 void plim__plan_lines(struct plim_plan *plan);

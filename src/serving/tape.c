@@ -128,8 +128,7 @@ void plim_tape_drop(struct plim_tape *tape, plim_tensor tensor)
     if (tensor == 0 || --tape->tensors.items[tensor].holders > 0) {
         return;
     }
-    enum plim_status st =
-        plim_torch_free(tape->torch, tape->tensors.items[tensor].block, NULL);
+    enum plim_status st = plim_torch_free(tape->torch, tape->tensors.items[tensor].block, NULL);
     if (st == PLIM_OK) {
         st = plim_vec_push(&tape->unused, NULL, tensor);
     }

@@ -39,16 +39,16 @@ struct plim_tape {
     struct plim_conf split; /* the same with max_split_size_mb:20 */
     PLIM_VEC(struct plim_tape_tensor) tensors;
     PLIM_VEC(plim_tensor) unused; /* numbers to give out again */
-    const char *step; /* static: what the engine does now, for messages */
-    bool failed;      /* the device was out of memory */
+    const char *step;             /* static: what the engine does now, for messages */
+    bool failed;                  /* the device was out of memory */
     const char *failed_step;
     struct plim_torch_failure failure;
     enum plim_status status; /* of the host; PLIM_OK */
 };
 
 struct plim_tape_config {
-    uint64_t total;        /* bytes of the device */
-    uint64_t used;         /* by others and by this process outside the allocator */
+    uint64_t total; /* bytes of the device */
+    uint64_t used;  /* by others and by this process outside the allocator */
     struct plim_torch_version version;
     const char *settings; /* of the allocator, as in PYTORCH_ALLOC_CONF; "" for none */
 };
@@ -57,9 +57,8 @@ struct plim_tape_config {
  * plim_tape_init() - nothing allocated. Errors: PLIM_E_RANGE used exceeds total; PLIM_E_NOMEM; those of
  * plim_torch_new(). plim_tape_fini() also after an error.
  */
-PLIM_MUST_USE enum plim_status plim_tape_init(struct plim_tape *tape,
-                                              const struct plim_tape_config *config,
-                                              struct plim_err *err);
+PLIM_MUST_USE enum plim_status
+plim_tape_init(struct plim_tape *tape, const struct plim_tape_config *config, struct plim_err *err);
 void plim_tape_fini(struct plim_tape *tape);
 
 /** plim_tape_status() - PLIM_OK, or what this host ran into. A failed request is not an error. */

@@ -101,8 +101,8 @@ static enum plim_status play(struct plim__run *run, struct plim_arena *arena,
 static void budget(struct plim_vllm_start *out)
 {
     const struct plim_vllm_settings *set = &out->settings;
-    out->available = (int64_t)out->requested - (int64_t)out->consumed - (int64_t)out->transient -
-                     out->outside;
+    out->available =
+        (int64_t)out->requested - (int64_t)out->consumed - (int64_t)out->transient - out->outside;
     if (set->estimate_graphs) {
         out->available -= (int64_t)out->graph_estimate;
     }

@@ -63,7 +63,7 @@ struct plim_vllm_settings {
     bool block_given;
     bool prefix_caching;
     bool chunked_prefill;
-    bool hybrid_manager; /* windows are saved */
+    bool hybrid_manager;  /* windows are saved */
     bool estimate_graphs; /* VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS */
     bool sleep_mode;
     bool lora;
@@ -79,9 +79,9 @@ struct plim_vllm_settings {
 struct plim_vllm_group {
     enum plim_kv_kind kind;
     uint32_t layers;
-    uint32_t block_size;   /* tokens */
-    uint64_t page_bytes;   /* of a block of one layer, padding included */
-    uint64_t padded_bytes; /* of page_bytes, padding */
+    uint32_t block_size;     /* tokens */
+    uint64_t page_bytes;     /* of a block of one layer, padding included */
+    uint64_t padded_bytes;   /* of page_bytes, padding */
     uint64_t request_blocks; /* that one request of max_model_len needs */
     uint32_t window;
 };
@@ -108,19 +108,19 @@ struct plim_vllm_start {
     uint64_t baseline_free;  /* bytes */
     uint64_t baseline_torch; /* of it gone to the allocator: library workspaces */
     uint64_t requested;
-    uint64_t weights;       /* "Model loading took" */
-    uint64_t state;         /* the runner's own tensors */
-    uint64_t load_tail;     /* taken from the device by loading but in no tensor */
-    uint64_t load_peak;     /* most allocated while loading */
-    uint64_t forward_peak;  /* above what was loaded, before the sampler */
-    uint64_t profile_peak;  /* above what was loaded, the sampler included */
-    uint64_t kept;          /* tensors that the profile run leaves */
-    uint64_t consumed;      /* baseline_free - free after the profile */
-    uint64_t transient;     /* peak that goes away again */
+    uint64_t weights;      /* "Model loading took" */
+    uint64_t state;        /* the runner's own tensors */
+    uint64_t load_tail;    /* taken from the device by loading but in no tensor */
+    uint64_t load_peak;    /* most allocated while loading */
+    uint64_t forward_peak; /* above what was loaded, before the sampler */
+    uint64_t profile_peak; /* above what was loaded, the sampler included */
+    uint64_t kept;         /* tensors that the profile run leaves */
+    uint64_t consumed;     /* baseline_free - free after the profile */
+    uint64_t transient;    /* peak that goes away again */
     uint64_t graph_estimate;
-    uint64_t graph_error;   /* how far that may be off */
-    uint64_t graph_actual;  /* what the graphs will really hold */
-    int64_t available;      /* bytes for the KV cache */
+    uint64_t graph_error;           /* how far that may be off */
+    uint64_t graph_actual;          /* what the graphs will really hold */
+    int64_t available;              /* bytes for the KV cache */
     struct plim_vllm_group *groups; /* [n_groups] */
     uint32_t n_groups;
     uint64_t block_bytes;    /* of a block over all layers of a group */
@@ -130,7 +130,8 @@ struct plim_vllm_start {
     uint64_t fitting_len;   /* longest that would fit; 0: none */
     double concurrency;     /* requests of max_model_len */
     uint64_t kv_tokens;
-    uint64_t activation_error; /* how far transient and kept may be off, bytes; 0: as the engine does it */
+    uint64_t
+        activation_error; /* how far transient and kept may be off, bytes; 0: as the engine does it */
     const char *activation_source;
 };
 
@@ -142,11 +143,9 @@ struct plim_vllm_start {
  * PLIM_E_NOMEM. A refusal of the engine is a result, not an error.
  * Cost: O(layers) requests to the allocator model: a few milliseconds.
  */
-PLIM_MUST_USE enum plim_status plim_vllm_play(struct plim_arena *arena,
-                                              const struct plim_geometry *g,
-                                              const struct plim_card *card,
-                                              const struct plim_vllm_flags *flags,
-                                              const char *settings,
-                                              struct plim_vllm_start *out, struct plim_err *err);
+PLIM_MUST_USE enum plim_status
+plim_vllm_play(struct plim_arena *arena, const struct plim_geometry *g,
+               const struct plim_card *card, const struct plim_vllm_flags *flags,
+               const char *settings, struct plim_vllm_start *out, struct plim_err *err);
 
 #endif

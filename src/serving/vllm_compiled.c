@@ -131,12 +131,12 @@ static plim_tensor feed_forward(struct plim__run *run, const struct plim_layer *
 }
 
 /* From attention's output of layer `l` to the input of the next one's mixer. Gives the new residual. */
-static plim_tensor end_layer(struct plim__run *run, const struct plim_layer *l, const struct piece *p)
+static plim_tensor end_layer(struct plim__run *run, const struct plim_layer *l,
+                             const struct piece *p)
 {
     struct plim_tape *t = run->tape;
-    plim_tensor out = p->projected
-                          ? plim_tape_hold(t, p->mixed)
-                          : plim__linear(run, attended_width(run, l), run->g->hidden);
+    plim_tensor out = p->projected ? plim_tape_hold(t, p->mixed)
+                                   : plim__linear(run, attended_width(run, l), run->g->hidden);
     plim_tensor summed = out;
     if (l->ffn != PLIM_FFN_NONE) {
         plim_tensor down = feed_forward(run, l, plim_tape_take(t, row(run)));

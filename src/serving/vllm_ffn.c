@@ -37,8 +37,7 @@ struct sorted {
 
 static struct sorted sort_tokens(struct plim__run *run, const struct plim_layer *l)
 {
-    uint64_t slots =
-        run->tokens * l->experts_per_token + (uint64_t)l->experts * (MOE_BLOCK - 1);
+    uint64_t slots = run->tokens * l->experts_per_token + (uint64_t)l->experts * (MOE_BLOCK - 1);
     struct sorted s;
     s.ids = plim_tape_take(run->tape, slots * 4);
     s.experts = plim_tape_take(run->tape, plim_ceil_div(slots, MOE_BLOCK) * 4);
@@ -119,10 +118,10 @@ static plim_tensor routed(struct plim__run *run, const struct plim_layer *l)
         q = plim_tape_take(t, run->tokens * hidden);
         q_scale = plim_tape_take(t, run->tokens * plim_ceil_div(hidden, 128) * 4);
     }
-    plim__workspace(run, plim_round_up(run->tokens * l->experts_per_token * run->e *
-                                           (plim_max_u64(first, hidden) +
-                                            plim_max_u64(inner, hidden)),
-                                       256));
+    plim__workspace(run,
+                    plim_round_up(run->tokens * l->experts_per_token * run->e *
+                                      (plim_max_u64(first, hidden) + plim_max_u64(inner, hidden)),
+                                  256));
     struct sorted s = sort_tokens(run, l);
     run_experts(run, l, fp8);
     unsort(run, s);
@@ -192,8 +191,8 @@ static plim_tensor moe(struct plim__run *run, const struct plim_layer *l, plim_t
     run->moe_seen = true;
     plim_tensor logits = plim_tape_take(t, run->tokens * l->experts * (one ? 4 : run->e));
     plim_tensor beside = l->shared_intermediate != 0 ? shared(run, l, x) : 0;
-    plim_tensor result = is_gpt_oss(run) && run->card->cc == 90 ? routed_gpt_oss(run, l)
-                                                                : routed(run, l);
+    plim_tensor result =
+        is_gpt_oss(run) && run->card->cc == 90 ? routed_gpt_oss(run, l) : routed(run, l);
     if (beside != 0) {
         plim_tensor sum = plim_tape_take(t, run->tokens * run->g->hidden * run->e);
         plim_tape_drop(t, beside);

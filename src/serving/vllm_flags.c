@@ -13,7 +13,11 @@
 #define WORDS_MAX 4096U
 #define NAME_MAX_ 96U
 
-enum kind { VALUE, LIST, BOOL };
+enum kind {
+    VALUE,
+    LIST,
+    BOOL
+};
 
 static const struct known {
     const char *name;
@@ -177,8 +181,7 @@ static enum plim_status take_value(struct reader *r, const struct known *k, cons
         value = r->words[++r->at];
     }
     while (k->kind == LIST && r->at + 1 < r->n && !is_flag(r->words[r->at + 1])) {
-        const char *joined =
-            plim_arena_sayf(r->arena, "%s %s", value, r->words[++r->at]);
+        const char *joined = plim_arena_sayf(r->arena, "%s %s", value, r->words[++r->at]);
         value = joined;
     }
     keep(r, k, w, value, true);
@@ -268,8 +271,7 @@ const struct plim_vllm_flag *plim_vllm_flag_part(const struct plim_vllm_flags *f
 {
     for (size_t i = flags->n; i-- > 0;) {
         const struct plim_vllm_flag *f = &flags->items[i];
-        bool same = part == NULL ? f->part == NULL
-                                 : f->part != NULL && strcmp(f->part, part) == 0;
+        bool same = part == NULL ? f->part == NULL : f->part != NULL && strcmp(f->part, part) == 0;
         if (same && strcmp(f->name, name) == 0) {
             return f;
         }

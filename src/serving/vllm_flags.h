@@ -22,10 +22,10 @@ enum plim_vllm_effect {
 };
 
 struct plim_vllm_flag {
-    const char *name;    /* long name without dashes, static */
-    const char *part;    /* behind a dot: "mode" of -cc.mode=0, or NULL */
-    const char *value;   /* NULL for a flag without one */
-    bool on;             /* of a BOOL: false for --no-x or its opposite */
+    const char *name;  /* long name without dashes, static */
+    const char *part;  /* behind a dot: "mode" of -cc.mode=0, or NULL */
+    const char *value; /* NULL for a flag without one */
+    bool on;           /* of a BOOL: false for --no-x or its opposite */
     enum plim_vllm_effect effect;
 };
 

@@ -63,8 +63,8 @@ static const struct plim__family families[] = {
 
 const struct plim__family *plim__family_of(const char *architecture, bool *known)
 {
-    static const struct plim__family most = {"", PLIM__NORM_RMS, PLIM__SHAPE_PRE, true, false,
-                                             "as most models"};
+    static const struct plim__family most = {"",   PLIM__NORM_RMS, PLIM__SHAPE_PRE,
+                                             true, false,          "as most models"};
     for (size_t i = 0; i < PLIM_COUNT_OF(families); i++) {
         if (strcmp(families[i].architecture, architecture) == 0) {
             *known = true;
@@ -81,7 +81,8 @@ const struct plim__family *plim__family_of(const char *architecture, bool *known
 static plim_tensor mix(struct plim__run *run, const struct plim_layer *l, plim_tensor x)
 {
     bool jamba = run->family->shape == PLIM__SHAPE_PRE && l->mixer == PLIM_MIXER_MAMBA1;
-    plim_tensor given = jamba ? plim_tape_take(run->tape, run->tokens * run->g->hidden * run->e) : 0;
+    plim_tensor given =
+        jamba ? plim_tape_take(run->tape, run->tokens * run->g->hidden * run->e) : 0;
     plim_tensor out = plim__mixer(run, l, x);
     plim_tape_drop(run->tape, x);
     if (jamba) { /* the result is copied into the tensor made for it */
@@ -134,9 +135,9 @@ static struct plim__stream layer_one(struct plim__run *run, const struct plim_la
                                      struct plim__stream in)
 {
     struct plim__stream s = enter(run, in);
-    s.hidden = l->mixer != PLIM_MIXER_NONE ? mix(run, l, s.hidden)
-                                           : (replace(run, &s.hidden, plim__ffn(run, l, s.hidden)),
-                                              s.hidden);
+    s.hidden = l->mixer != PLIM_MIXER_NONE
+                   ? mix(run, l, s.hidden)
+                   : (replace(run, &s.hidden, plim__ffn(run, l, s.hidden)), s.hidden);
     return s;
 }
 

@@ -14,9 +14,9 @@
 
 #include "serving/vllm_run.h"
 
-#define PER_GRAPH  PLIM_MIB                  /* floor for each further full graph */
-#define BIG_DEVICE (UINT64_C(1) << 44)       /* pools are played on a device that never fills */
-#define NODE_BYTES (UINT64_C(8) * PLIM_KIB)  /* of a graph node on a real driver, about */
+#define PER_GRAPH  PLIM_MIB                 /* floor for each further full graph */
+#define BIG_DEVICE (UINT64_C(1) << 44)      /* pools are played on a device that never fills */
+#define NODE_BYTES (UINT64_C(8) * PLIM_KIB) /* of a graph node on a real driver, about */
 
 /* A device of its own for a pool, whose segments are counted. */
 static bool side_begin(struct plim__run *side, struct plim_tape *tape, const struct plim__run *run)
@@ -82,8 +82,7 @@ static uint32_t sizes_up_to(uint64_t most, uint64_t top[2])
 {
     uint32_t n = 0;
     top[0] = top[1] = 0;
-    for (uint64_t s = 1; s <= most;
-         s = s == 4 ? 8 : s < 4 ? s * 2 : s < 256 ? s + 8 : s + 16) {
+    for (uint64_t s = 1; s <= most; s = s == 4 ? 8 : s < 4 ? s * 2 : s < 256 ? s + 8 : s + 16) {
         top[1] = top[0];
         top[0] = s;
         n++;

@@ -61,9 +61,8 @@ static uint64_t blocks_of(const struct plim_vllm_group *g, const struct plim_vll
     case PLIM_KV_CROSS:
         return g->request_blocks; /* whatever the length */
     case PLIM_KV_SLIDING:
-        return plim_ceil_div(
-                   plim_min_u64(g->window - 1 + set->in_flight_tokens, length),
-                   g->block_size) +
+        return plim_ceil_div(plim_min_u64(g->window - 1 + set->in_flight_tokens, length),
+                             g->block_size) +
                1;
     case PLIM_KV_CHUNKED:
         return plim_ceil_div(plim_min_u64(g->window + set->in_flight_tokens, length),
@@ -247,8 +246,8 @@ static bool one_type(const struct buckets *all)
 {
     for (size_t i = 1; i < all->n; i++) {
         const struct bucket *a = &all->items[0], *b = &all->items[i];
-        bool same = keeps_all(a->kind) ? keeps_all(b->kind)
-                                       : a->kind == b->kind && a->window == b->window;
+        bool same =
+            keeps_all(a->kind) ? keeps_all(b->kind) : a->kind == b->kind && a->window == b->window;
         if (!same) {
             return false;
         }
@@ -322,8 +321,8 @@ static void split_buckets(const struct buckets *all, const struct plim_card *car
 static void sum_blocks(struct plim_vllm_start *s)
 {
     for (uint32_t i = 0; i < s->n_groups; i++) {
-        s->block_bytes = plim_max_u64(s->block_bytes,
-                                      s->groups[i].layers * s->groups[i].page_bytes);
+        s->block_bytes =
+            plim_max_u64(s->block_bytes, s->groups[i].layers * s->groups[i].page_bytes);
         s->request_blocks += s->groups[i].request_blocks;
     }
 }
@@ -350,8 +349,8 @@ enum plim_status plim__groups(struct plim_arena *arena, const struct plim_geomet
         merge_windows(&all);
     }
     void *groups;
-    PLIM_TRY(plim_arena_array(arena, (size_t)layers + 1, sizeof(struct plim_vllm_group), &groups,
-                              err));
+    PLIM_TRY(
+        plim_arena_array(arena, (size_t)layers + 1, sizeof(struct plim_vllm_group), &groups, err));
     s->groups = groups;
     if (all.n == 0) {
         return PLIM_OK;

@@ -114,8 +114,7 @@ struct plim__stream plim__norm_add(struct plim__run *run, struct plim__stream in
 {
     struct plim_tape *t = run->tape;
     if (run->family->norm != PLIM__NORM_GEMMA || run->set->compiled) {
-        return (struct plim__stream){plim_tape_hold(t, in.hidden),
-                                     plim_tape_hold(t, in.residual)};
+        return (struct plim__stream){plim_tape_hold(t, in.hidden), plim_tape_hold(t, in.residual)};
     }
     uint64_t rows = run->tokens, wide = rows * width * 4;
     plim_tensor weight = gemma_weight(run, width);

@@ -103,10 +103,10 @@ struct fp4 {
 
 struct loader {
     struct plim__run *run;
-    struct fp4 *fp4; /* arena, [n_layers] */
+    struct fp4 *fp4;   /* arena, [n_layers] */
     struct fused open; /* being gathered */
     bool has_open;
-    uint32_t beside;   /* first layer whose tables are still to come */
+    uint32_t beside; /* first layer whose tables are still to come */
     uint64_t ropes_made;
     uint64_t bytes;
 };
@@ -167,10 +167,10 @@ static void convert_fp4(struct loader *load, uint32_t layer)
     uint64_t n = l->experts, inner = plim__expert_inner(run, l);
     uint64_t hidden = plim__expert_hidden(run, l), elements = n * 2 * inner * hidden;
     bool tiles = run->card->cc == 90;
-    uint64_t up = tiles ? n * plim_round_up(2 * inner, 128) * plim_round_up(hidden / 32, 4)
-                        : elements / 32;
-    uint64_t down = tiles ? n * plim_round_up(hidden, 128) * plim_round_up(inner / 32, 4)
-                          : elements / 64;
+    uint64_t up =
+        tiles ? n * plim_round_up(2 * inner, 128) * plim_round_up(hidden / 32, 4) : elements / 32;
+    uint64_t down =
+        tiles ? n * plim_round_up(hidden, 128) * plim_round_up(inner / 32, 4) : elements / 64;
     if (f->up != 0) {
         renew(run, &f->up, elements / 2);
         renew(run, &f->up_scale, up);
@@ -179,7 +179,8 @@ static void convert_fp4(struct loader *load, uint32_t layer)
     }
 }
 
-static enum plim_status make_fp4(struct loader *load, struct plim_arena *arena, struct plim_err *err)
+static enum plim_status make_fp4(struct loader *load, struct plim_arena *arena,
+                                 struct plim_err *err)
 {
     void *items;
     PLIM_TRY(plim_arena_array(arena, load->run->g->n_layers, sizeof *load->fp4, &items, err));

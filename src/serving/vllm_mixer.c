@@ -23,7 +23,8 @@ static bool has_gate(const struct plim__run *run, const struct plim_layer *l)
 static plim_tensor attention_gated(struct plim__run *run, const struct plim_layer *l)
 {
     struct plim_tape *t = run->tape;
-    uint64_t q = heads_of(run, l->heads) * l->head_dim, kv = heads_of(run, l->kv_heads) * l->head_dim;
+    uint64_t q = heads_of(run, l->heads) * l->head_dim,
+             kv = heads_of(run, l->kv_heads) * l->head_dim;
     uint64_t wide = run->tokens * q * run->e;
     plim_tensor qkv = plim__linear(run, run->g->hidden, 2 * q + 2 * kv);
     plim_tensor query = plim_tape_take(t, wide);
@@ -133,10 +134,10 @@ void plim__latent_context(struct plim__run *run, const struct plim_layer *l)
     if (!run->profiling) {
         return;
     }
-    uint64_t rows = plim_min_u64(
-        plim_max_u64(8 * set->max_model_len, 4 * set->seqs * set->block_size), 65536);
-    plim_tape_touch(run->tape, rows * heads_of(run, l->heads) *
-                                   (l->qk_nope_dim + l->v_head_dim) * run->e);
+    uint64_t rows =
+        plim_min_u64(plim_max_u64(8 * set->max_model_len, 4 * set->seqs * set->block_size), 65536);
+    plim_tape_touch(run->tape,
+                    rows * heads_of(run, l->heads) * (l->qk_nope_dim + l->v_head_dim) * run->e);
 }
 
 static bool rope_is_native(const struct plim__run *run, const struct plim_layer *l)

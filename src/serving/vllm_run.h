@@ -48,9 +48,10 @@ struct plim__run {
     const struct plim__family *family;
     struct plim_tape *tape;
     uint64_t tokens; /* of the step */
-    bool profiling;  /* the profile run: no cache exists, and torch.compile has nothing compiled yet */
-    bool decoding;   /* a captured decode step: attention runs, with scratch of its own */
-    uint64_t e;      /* bytes of an activation's element */
+    bool
+        profiling; /* the profile run: no cache exists, and torch.compile has nothing compiled yet */
+    bool decoding; /* a captured decode step: attention runs, with scratch of its own */
+    uint64_t e;    /* bytes of an activation's element */
     uint32_t tp;
     plim_tensor workspace; /* shared by MoE and recurrent kernels; grows, never shrinks */
     uint64_t workspace_bytes;
@@ -68,8 +69,8 @@ struct plim__stream {
 
 /* vllm_linear.c */
 bool plim__linear_plain(const struct plim__run *run, const char *part);
-plim_tensor plim__linear(struct plim__run *run, uint64_t in, uint64_t out);       /* quantized or not */
-plim_tensor plim__linear_plain16(struct plim__run *run, uint64_t out);            /* never quantized */
+plim_tensor plim__linear(struct plim__run *run, uint64_t in, uint64_t out); /* quantized or not */
+plim_tensor plim__linear_plain16(struct plim__run *run, uint64_t out);      /* never quantized */
 plim_tensor plim__norm(struct plim__run *run, plim_tensor x, uint64_t rows, uint64_t width);
 struct plim__stream plim__norm_add(struct plim__run *run, struct plim__stream in, uint64_t width);
 void plim__workspace(struct plim__run *run, uint64_t bytes);
@@ -110,10 +111,9 @@ PLIM_MUST_USE enum plim_status plim__load(struct plim__run *run, struct plim_are
 void plim__graph_memory(struct plim__run *run, struct plim_vllm_start *s);
 
 /* vllm_kv.c */
-PLIM_MUST_USE enum plim_status plim__groups(struct plim_arena *arena,
-                                            const struct plim_geometry *g,
-                                            const struct plim_card *card,
-                                            struct plim_vllm_start *s, struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim__groups(struct plim_arena *arena, const struct plim_geometry *g,
+                                            const struct plim_card *card, struct plim_vllm_start *s,
+                                            struct plim_err *err);
 void plim__plan_cache(struct plim_vllm_start *s);
 
 /** plim__blocks_for() - blocks of all groups that a request of that many tokens takes. */

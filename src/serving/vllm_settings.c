@@ -225,10 +225,10 @@ static enum plim_status batches(const struct plim_card *card, const struct plim_
 /* ---- CUDA graphs ------------------------------------------------------------------------------------ */
 
 struct graph_words {
-    const char *mode;       /* "NONE", "PIECEWISE", ...; NULL: the default */
-    bool plain;             /* compilation mode 0: no torch.compile */
-    uint64_t largest;       /* 0: the default */
-    uint64_t sizes;         /* number of sizes given; 0: none */
+    const char *mode; /* "NONE", "PIECEWISE", ...; NULL: the default */
+    bool plain;       /* compilation mode 0: no torch.compile */
+    uint64_t largest; /* 0: the default */
+    uint64_t sizes;   /* number of sizes given; 0: none */
 };
 
 static void graph_word(struct graph_words *w, const char *key, const char *value)
@@ -246,7 +246,8 @@ static void sizes_of(struct graph_words *w, const json_t *list)
 {
     size_t i;
     json_t *item;
-    json_array_foreach(list, i, item) {
+    json_array_foreach(list, i, item)
+    {
         w->sizes++;
         w->largest = plim_max_u64(w->largest, (uint64_t)json_integer_value(item));
     }
@@ -269,7 +270,8 @@ static enum plim_status graph_json(struct plim_arena *arena, const struct plim_v
     }
     const char *key;
     json_t *value;
-    json_object_foreach(root, key, value) {
+    json_object_foreach(root, key, value)
+    {
         if (strcmp(key, "cudagraph_capture_sizes") == 0) {
             sizes_of(w, value);
         } else if (json_is_string(value)) {
@@ -330,7 +332,7 @@ static enum plim_status graphs(struct plim_arena *arena, const struct plim_card 
     bool none = level != NULL && strcmp(level, "0") == 0;
     set->compiled = !set->eager && !w.plain && !none;
     if (w.mode == NULL) {
-        w.mode = none || set->eager ? "NONE"
+        w.mode = none || set->eager                         ? "NONE"
                  : level != NULL && strcmp(level, "1") == 0 ? "PIECEWISE"
                                                             : "FULL_AND_PIECEWISE";
     }
@@ -345,7 +347,8 @@ static enum plim_status graphs(struct plim_arena *arena, const struct plim_card 
 
 /* ---- the rest ----------------------------------------------------------------------------------------- */
 
-static enum plim_vllm_linear linear_kind(const struct plim_geometry *g, const struct plim_card *card)
+static enum plim_vllm_linear linear_kind(const struct plim_geometry *g,
+                                         const struct plim_card *card)
 {
     if (g->quant.n_schemes == 0) {
         return PLIM_VLLM_PLAIN;
