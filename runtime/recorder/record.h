@@ -190,8 +190,9 @@ bool plim__bind(unsigned call, void *real);
 /** plim__own() - whether an address lies in this object. */
 bool plim__own(const void *p);
 
-/** plim__real_dlsym() - dlsym of the C library. */
+/** plim__real_dlsym() - dlsym of the C library; plim__find_dlsym() only looks for it. In find.c. */
 void *plim__real_dlsym(void *handle, const char *name);
+void plim__find_dlsym(void);
 
 /* Functions of the driver that the recorder calls itself. They are not hooked. */
 #define PLIM__HELPERS(X)                                                                           \
@@ -215,6 +216,9 @@ void *plim__helper(enum plim__helper helper);
 
 /** plim__hook_named() - number of the hook with this exact name, or 0. */
 unsigned plim__hook_named(const char *symbol);
+
+/** plim__function() - our function of a hook. */
+void *plim__function(unsigned call);
 
 /* ---- live.c: what exists now. Spin locks; each call is one lock and a few probes. */
 
