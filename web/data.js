@@ -177,6 +177,7 @@ Plim.timeAt = function (position) {
   const { meta, series } = Plim.data;
   const row = position > 0 ? Plim.eventRow(position - 1) : -1;
   if (!meta.has_times) { return NaN; }
+  if (position <= 0) { return 0; }
   if (row >= 0) { return Plim.data.events.time[row]; }
   const s = series[0];
   const bin = Math.min(s.time.length - 1, Math.floor(Math.max(0, position - 1) / s.range[2]));
