@@ -7,16 +7,9 @@
 #include "incident/folder.h"
 #include "report/incident.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #define DIAGNOSIS_BYTES (UINT64_C(64) << 20)
-
-static const char *default_folder(void)
-{
-    const char *named = getenv(PLIM_INCIDENT_DIR_VARIABLE); // NOLINT(concurrency-mt-unsafe)
-    return named != NULL && named[0] != '\0' ? named : PLIM_INCIDENT_DIR_DEFAULT;
-}
 
 static enum plim_status show(struct plim_cli *cli, const struct plim_opts_incident *opts,
                              const char *path, struct plim_err *err)
@@ -140,7 +133,7 @@ static enum plim_status pack(struct plim_cli *cli, const char *path, struct plim
 enum plim_status plim_cmd_incident(struct plim_cli *cli, const struct plim_opts_incident *opts,
                                    struct plim_err *err)
 {
-    const char *path = cli->n_args > 0 ? cli->args[0] : default_folder();
+    const char *path = cli->n_args > 0 ? cli->args[0] : plim_incident_folder(NULL);
     struct stat info;
     if (opts->finish) {
         return finish(cli, opts, path, err);

@@ -6,11 +6,14 @@
  */
 
 #include "cli/verbs.h"
+#include "incident/watch.h"
 #include "report/record.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static void tell(void *arg, const char *text)
 {
@@ -45,6 +48,73 @@ static void die_by(int signal_number)
     (void)raise(signal_number);
 }
 
+/* ---- incidents ---- */
+
+static void tick(void *watch, int pid)
+{
+    plim_incident_watch_tick(watch, pid);
+}
+
+static bool used_device(const struct plim_record_tally *tally, uint64_t *refused)
+{
+    *refused = 0;
+    for (size_t i = 0; i < PLIM_SHM_DEVICES; i++) {
+        *refused += tally->device[i].refused;
+    }
+    return tally->events > 0;
+}
+
+/* What went wrong here is said, and changes nothing else. */
+static void end_watch(struct plim_cli *cli, struct plim_incident_watch *watch,
+                      const struct plim_record_result *result, bool quiet)
+{
+    struct plim_err err = {0};
+    const char *path = NULL;
+    struct plim_incident_ending ending = {
+        .pid = result->pid, .exit_status = result->exit_status, .signal = result->signal};
+    ending.used_device = used_device(&result->tally, &ending.refused);
+    if (plim_incident_watch_end(watch, &ending, &cli->arena, &path, &err) != PLIM_OK) {
+        (void)fprintf(stderr, "plimsoll: no incident was made: %s\n", err.message);
+    } else if (path != NULL && !quiet) {
+        (void)fprintf(stderr, "plimsoll: what is known of the failure: plimsoll incident %s\n",
+                      path);
+    }
+}
+
+/* Run it with somebody watching for incidents. */
+static enum plim_status record_watched(struct plim_cli *cli, const struct plim_opts_record *opts,
+                                       struct plim_record_setup *setup,
+                                       struct plim_record_result *result, struct plim_err *err)
+{
+    struct plim_incident_watch *watch = NULL;
+    const char *dir = plim_incident_folder(opts->incidents);
+    char absolute[PATH_MAX], owner[16];
+    if (dir[0] != '/') { /* the program may go elsewhere */
+        char here[PATH_MAX / 2];
+        const char *cwd = getcwd(here, sizeof(here));
+        (void)snprintf(absolute, sizeof(absolute), "%s/%s", cwd != NULL ? cwd : ".", dir);
+    } else {
+        (void)snprintf(absolute, sizeof(absolute), "%s", dir);
+    }
+    (void)snprintf(owner, sizeof(owner), "%d", getpid());
+    const char *const variables[] = {PLIM_INCIDENT_DIR_VARIABLE, absolute,
+                                     PLIM_INCIDENT_OWNER_VARIABLE, owner, NULL};
+    struct plim_incident_watch_setup watch_setup = {
+        .options = {.dir = absolute, .keep_private = opts->keep_private},
+        .argv = cli->args,
+        .trace = opts->trace};
+    PLIM_TRY(plim_incident_watch_open(&watch_setup, &watch, err));
+    setup->variables = variables;
+    setup->tick = tick;
+    setup->tick_arg = watch;
+    enum plim_status st = plim_record_run(setup, &cli->arena, result, err);
+    if (st == PLIM_OK) {
+        end_watch(cli, watch, result, opts->quiet);
+    }
+    plim_incident_watch_close(watch);
+    return st;
+}
+
 enum plim_status plim_cmd_record(struct plim_cli *cli, const struct plim_opts_record *opts,
                                  struct plim_err *err)
 {
@@ -56,7 +126,8 @@ enum plim_status plim_cmd_record(struct plim_cli *cli, const struct plim_opts_re
         return st;
     }
     struct plim_record_setup setup = setup_from(cli, opts);
-    PLIM_TRY(plim_record_run(&setup, &cli->arena, &result, err));
+    PLIM_TRY(opts->no_incidents ? plim_record_run(&setup, &cli->arena, &result, err)
+                                : record_watched(cli, opts, &setup, &result, err));
     if (!opts->quiet) {
         plim_text_record(&summary, &setup, &result);
         (void)fwrite(summary.p ? summary.p : "", 1, summary.n, stderr);

@@ -292,6 +292,12 @@
       "stay until the last recorded process has ended, not only the command")                      \
     X(S, no_attach, FLAG, "no-attach", 0, NULL, NULL,                                              \
       "do not record the history of PyTorch's allocator, nor a snapshot when it fails")            \
+    X(S, incidents, TEXT, "incidents", 0, "DIR", NULL,                                             \
+      "folder for what a failure leaves behind (default plimsoll-incidents)")                      \
+    X(S, no_incidents, FLAG, "no-incidents", 0, NULL, NULL,                                        \
+      "leave nothing behind but the trace")                                                        \
+    X(S, keep_private, FLAG, "keep-private", 0, NULL, NULL,                                        \
+      "in incidents leave paths, names, arguments and secrets as they are")                        \
     X(S, quiet, FLAG, "quiet", 'q', NULL, NULL, "no summary at the end")
 
 /* The card that a plan is for. */

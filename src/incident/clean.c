@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "incident/folder.h"
+#include "incident/trace_clean.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,8 @@
 #define TEXT_BYTES     (UINT64_C(64) << 20) /* of a text piece that is read at all */
 #define MESSAGE_BYTES  ((size_t)256 << 10)  /* kept of a log, from its end */
 #define SNAPSHOT_BYTES (UINT64_C(2) << 30)
+#define TRACE_BYTES    (UINT64_C(64) << 20)  /* of a recording that is kept whole */
+#define TRACE_LAST_NS  UINT64_C(60000000000) /* kept of a longer one */
 
 enum plim_status plim__assembly_note(struct plim_assembly *a, struct plim_err *err, const char *fmt, ...)
 {
@@ -193,11 +196,44 @@ static enum plim_status clean_samples(struct plim_assembly *a, struct plim_err *
     return st;
 }
 
+/* The recording, whole or its end. What cannot be read is noted. */
+static enum plim_status clean_trace(struct plim_assembly *a, struct plim_err *err)
+{
+    const struct plim_facts_file *o = &a->pieces.owner;
+    struct stat info;
+    struct plim_err why = {0};
+    bool cut = false;
+    if (o->trace == NULL) {
+        return PLIM_OK;
+    }
+    const char *to = plim__part_path(a, "trace.plt");
+    bool large = stat(o->trace, &info) == 0 && (uint64_t)info.st_size > TRACE_BYTES;
+    uint64_t since = large && o->time_ns > TRACE_LAST_NS ? o->time_ns - TRACE_LAST_NS : 0;
+    enum plim_status st =
+        plim__trace_clean(&a->redactor, o->trace, to, "trace.plt", since, &cut, &why);
+    if (st == PLIM_E_NOINPUT || st == PLIM_E_DATA || st == PLIM_E_TRUNCATED ||
+        st == PLIM_E_UNSUPPORTED) {
+        (void)unlink(to);
+        return plim__note(a, err, "the recording could not be read: %s", why.message);
+    }
+    if (st != PLIM_OK) {
+        if (err != NULL) {
+            *err = why;
+        }
+        return st;
+    }
+    a->trace = cut ? o->trace : to;
+    return cut ? plim__note(a, err, "trace.plt has the last %u seconds of a longer recording",
+                            (unsigned)(TRACE_LAST_NS / UINT64_C(1000000000)))
+               : PLIM_OK;
+}
+
 enum plim_status plim__clean(struct plim_assembly *a, struct plim_err *err)
 {
     for (size_t i = 0; i < a->pieces.drops.n; i++) {
         PLIM_TRY(clean_snapshot(a, i, err));
     }
     PLIM_TRY(clean_message(a, err));
+    PLIM_TRY(clean_trace(a, err));
     return clean_samples(a, err);
 }

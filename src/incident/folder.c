@@ -21,6 +21,14 @@
 #define NAMES_MAX 100000u
 #define OPEN_MAX_ 16 /* descriptors that a walk may hold */
 
+const char *plim_incident_folder(const char *named)
+{
+    if (named == NULL || named[0] == '\0') {
+        named = getenv(PLIM_INCIDENT_DIR_VARIABLE); // NOLINT(concurrency-mt-unsafe)
+    }
+    return named != NULL && named[0] != '\0' ? named : PLIM_INCIDENT_DIR_DEFAULT;
+}
+
 enum plim_status plim__folder_make(const char *path, struct plim_err *err)
 {
     char part[4096];

@@ -41,6 +41,9 @@ const char *plim_incident_kind_text(enum plim_incident_kind kind);
 #define PLIM_INCIDENT_OWNER_VARIABLE "PLIMSOLL_INCIDENT_OWNER" /* pid: it finishes the drops */
 #define PLIM_INCIDENT_DIR_DEFAULT    "plimsoll-incidents"
 
+/** plim_incident_folder() - the one that was named, else the one of the environment, else the default. */
+const char *plim_incident_folder(const char *named);
+
 struct plim_incident_options {
     const char *dir;       /* incident folder; made when it is not there */
     bool keep_private;     /* leave everything as it is */
@@ -62,7 +65,7 @@ struct plim_incident_parts {
     int exit_status;          /* -1: it runs, or a signal ended it */
     int signal;               /* that ended it, or 0 */
     struct plim_str log_tail; /* of its standard error */
-    const char *trace;        /* path of a trace file to move in, or NULL */
+    const char *trace;        /* path of the recording, which stays where it is; or NULL */
     const char *samples;      /* path of a samples.jsonl to move in, or NULL */
 };
 
@@ -78,6 +81,15 @@ PLIM_MUST_USE enum plim_status plim_incident_make(const struct plim_incident_opt
                                                   const struct plim_incident_parts *parts,
                                                   struct plim_arena *arena, const char **path,
                                                   struct plim_err *err);
+
+/**
+ * plim_incident_prepare() - only what has to be done at once: the pieces go into a `.part` folder, from which
+ * plim_incident_finish(), perhaps in another process, makes the incident. Errors: as plim_incident_make().
+ */
+PLIM_MUST_USE enum plim_status plim_incident_prepare(const struct plim_incident_options *options,
+                                                     const struct plim_incident_parts *parts,
+                                                     struct plim_arena *arena,
+                                                     struct plim_err *err);
 
 /**
  * plim_incident_finish() - finish what lies in options->dir: `.part` folders that nobody works on, and drops

@@ -216,55 +216,76 @@ static void add_seen(const struct plim_assembly *a, struct plim_facts *facts)
     }
 }
 
-/* One snapshot. The first one gives the verdict and diagnosis.json. */
+/* Judge a snapshot or a recording. @total, @free: of its device at the failure, as far as known. A reason why it
+ * says nothing goes to *why. The first one that is judged gives the verdict and diagnosis.json. */
+static enum plim_status judge_file(struct plim_assembly *a, const char *path,
+                                   struct plim_facts facts, const struct told *told,
+                                   const char *title, struct plim_verdict *verdict,
+                                   struct plim_buf *md, struct plim_buf *json, struct plim_err *why)
+{
+    struct plim_diagnose_options options = {.device = PLIM_NO_ID, .facts = facts};
+    struct plim_snapshot snapshot;
+    struct plim_diagnosis diagnosis;
+    if (told->any) {
+        PLIM_TRY(plim_facts_add_message(&options.facts, &told->scan, &told->message, why));
+    }
+    add_seen(a, &options.facts);
+    PLIM_TRY(plim_snapshot_read_file(path, NULL, &snapshot, why));
+    enum plim_status st = plim_diagnose(&snapshot, &options, &diagnosis, why);
+    if (st == PLIM_OK) {
+        plim_buf_text(md, title);
+        plim_markdown_diagnosis(md, &snapshot, &diagnosis);
+        plim_buf_char(md, '\n');
+        *verdict = diagnosis.set.verdict;
+        if (json->n == 0) {
+            struct plim_jsonw w;
+            plim_jsonw_init(&w, json, false);
+            plim_json_diagnosis(&w, &snapshot, &diagnosis);
+            take_verdict(a, &diagnosis.set.verdict);
+        }
+        plim_diagnosis_fini(&diagnosis);
+    }
+    plim_snapshot_fini(&snapshot);
+    return st;
+}
+
 static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept *kept,
                                        const struct told *told, struct plim_buf *md,
                                        struct plim_buf *json, struct plim_err *err)
 {
     const struct plim_facts_file *drop = &a->pieces.drops.items[kept->drop];
-    struct plim_diagnose_options options = {.device = PLIM_NO_ID};
-    struct plim_snapshot snapshot;
-    struct plim_diagnosis diagnosis;
+    struct plim_facts facts = {.total = drop->device_total, .free = drop->device_free};
+    struct plim_verdict verdict;
     struct plim_err why = {0};
-    options.facts.total = drop->device_total;
-    options.facts.free = drop->device_free;
-    enum plim_status st = PLIM_OK;
-    if (told->any) {
-        st = plim_facts_add_message(&options.facts, &told->scan, &told->message, &why);
+    const char *title = "";
+    if (a->kept.n > 1) {
+        title = drop->rank >= 0 ? plim_arena_sayf(a->arena, "## Process %d, rank %lld\n\n",
+                                                  drop->pid, (long long)drop->rank)
+                                : plim_arena_sayf(a->arena, "## Process %d\n\n", drop->pid);
     }
-    add_seen(a, &options.facts);
-    st = st == PLIM_OK ? plim_snapshot_read_file(kept->judged_path, NULL, &snapshot, &why) : st;
-    if (st == PLIM_OK) {
-        st = plim_diagnose(&snapshot, &options, &diagnosis, &why);
-        if (st != PLIM_OK) {
-            plim_snapshot_fini(&snapshot);
-        }
-    }
+    enum plim_status st =
+        judge_file(a, kept->judged_path, facts, told, title, &verdict, md, json, &why);
     if (st != PLIM_OK) {
         return plim__assembly_note(a, err, "the snapshot of process %d says nothing: %s", drop->pid,
                           why.message);
     }
     kept->judged = true;
-    kept->cls = diagnosis.set.verdict.cls;
-    kept->subclass = diagnosis.set.verdict.subclass;
-    if (a->kept.n > 1) {
-        plim_buf_printf(md, "## Process %d", drop->pid);
-        if (drop->rank >= 0) {
-            plim_buf_printf(md, ", rank %lld", (long long)drop->rank);
-        }
-        plim_buf_text(md, "\n\n");
-    }
-    plim_markdown_diagnosis(md, &snapshot, &diagnosis);
-    plim_buf_char(md, '\n');
-    if (json->n == 0) {
-        struct plim_jsonw w;
-        plim_jsonw_init(&w, json, false);
-        plim_json_diagnosis(&w, &snapshot, &diagnosis);
-        take_verdict(a, &diagnosis.set.verdict);
-    }
-    plim_diagnosis_fini(&diagnosis);
-    plim_snapshot_fini(&snapshot);
+    kept->cls = verdict.cls;
+    kept->subclass = verdict.subclass;
     return PLIM_OK;
+}
+
+/* The recording stands for a snapshot when there is none; it sees only what goes through the driver. */
+static enum plim_status judge_trace(struct plim_assembly *a, const struct told *told,
+                                    struct plim_buf *md, struct plim_buf *json,
+                                    struct plim_err *err)
+{
+    struct plim_facts facts = {0};
+    struct plim_verdict verdict;
+    struct plim_err why = {0};
+    enum plim_status st = judge_file(a, a->trace, facts, told, "", &verdict, md, json, &why);
+    return st == PLIM_OK ? PLIM_OK
+                         : plim__note(a, err, "the recording says nothing: %s", why.message);
 }
 
 /* Neither a snapshot nor words about memory: what the ending tells. */
@@ -336,6 +357,9 @@ static enum plim_status judge(struct plim_assembly *a, const struct told *told, 
     PLIM_TRY(head(a, md, err));
     for (size_t i = 0; i < a->kept.n; i++) {
         PLIM_TRY(judge_snapshot(a, &a->kept.items[i], told, md, json, err));
+    }
+    if (json->n == 0 && a->trace != NULL && a->pieces.owner.kind == PLIM_INCIDENT_OOM) {
+        PLIM_TRY(judge_trace(a, told, md, json, err));
     }
     if (json->n == 0 && told->any) {
         judge_message(a, told, md, json);

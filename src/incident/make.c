@@ -227,9 +227,6 @@ static enum plim_status put_pieces(const struct plim_incident_options *options,
     PLIM_TRY(move_drops(options->dir, raw, drops, arena, err));
     PLIM_TRY(plim__parts_write(plim_arena_sayf(arena, "%s/parts.json", raw), parts,
                                options->project, err));
-    if (parts->trace != NULL) {
-        PLIM_TRY(plim__move_file(parts->trace, plim_arena_sayf(arena, "%s/trace.plt", raw), err));
-    }
     if (parts->samples != NULL) {
         PLIM_TRY(
             plim__move_file(parts->samples, plim_arena_sayf(arena, "%s/samples.jsonl", raw), err));
@@ -237,6 +234,7 @@ static enum plim_status put_pieces(const struct plim_incident_options *options,
     return PLIM_OK;
 }
 
+/* @path: NULL: only prepare it. */
 static enum plim_status make(const struct plim_incident_options *options,
                              const struct plim_incident_parts *parts,
                              const struct plim_names *drops, struct plim_arena *arena,
@@ -248,12 +246,14 @@ static enum plim_status make(const struct plim_incident_options *options,
     const char *raw = plim_arena_sayf(arena, "%s/raw", part);
     enum plim_status st = plim_arena_status(arena, err);
     st = st == PLIM_OK ? put_pieces(options, parts, drops, raw, arena, err) : st;
-    st = st == PLIM_OK ? complete(options, part, arena, path, err) : st;
+    if (st == PLIM_OK && path != NULL) {
+        st = complete(options, part, arena, path, err);
+    }
     (void)(lock >= 0 ? close(lock) : 0);
     return st;
 }
 
-enum plim_status plim_incident_make(const struct plim_incident_options *options,
+static enum plim_status make_of_all(const struct plim_incident_options *options,
                                     const struct plim_incident_parts *parts,
                                     struct plim_arena *arena, const char **path,
                                     struct plim_err *err)
@@ -266,6 +266,21 @@ enum plim_status plim_incident_make(const struct plim_incident_options *options,
     plim_vec_fini(&drops.list);
     (void)(lock >= 0 ? close(lock) : 0);
     return st;
+}
+
+enum plim_status plim_incident_make(const struct plim_incident_options *options,
+                                    const struct plim_incident_parts *parts,
+                                    struct plim_arena *arena, const char **path,
+                                    struct plim_err *err)
+{
+    return make_of_all(options, parts, arena, path, err);
+}
+
+enum plim_status plim_incident_prepare(const struct plim_incident_options *options,
+                                       const struct plim_incident_parts *parts,
+                                       struct plim_arena *arena, struct plim_err *err)
+{
+    return make_of_all(options, parts, arena, NULL, err);
 }
 
 /* ---- finishing what lies there ---- */

@@ -12,8 +12,9 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <pwd.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define FACTS_BYTES (UINT64_C(1) << 20)
@@ -80,12 +81,15 @@ static enum plim_status pairs_of(const json_t *object, const char *key, struct p
     return PLIM_OK;
 }
 
-/* Of an environment only what is on the list goes any further. */
+/* Of an environment only what is on the list goes any further, and nothing that we put there ourselves. */
 static void keep_harmless(struct plim_pairs *list)
 {
     size_t kept = 0;
     for (size_t i = 0; i < list->n; i++) {
-        if (plim_redact_keeps_variable(list->items[i].name, strlen(list->items[i].name))) {
+        const char *name = list->items[i].name;
+        bool own = strncmp(name, "PLIMSOLL_INCIDENT_", 18) == 0 ||
+                   strncmp(name, "PLIMSOLL_RECORD_", 16) == 0;
+        if (!own && plim_redact_keeps_variable(name, strlen(name))) {
             list->items[kept++] = list->items[i];
         }
     }
@@ -163,6 +167,7 @@ static enum plim_status facts_from(const json_t *o, struct plim_arena *arena,
         .home = text_of(o, "home", arena),
         .cwd = text_of(o, "cwd", arena),
         .host = text_of(o, "host", arena),
+        .trace = text_of(o, "trace", arena),
         .exit_status = (int)number_of(o, "exit_status", -1),
         .signal = (int)number_of(o, "signal", 0),
         .snapshot_incomplete = json_is_false(json_object_get(o, "snapshot_complete")),
@@ -345,6 +350,11 @@ enum plim_status plim__parts_write(const char *path, const struct plim_incident_
             plim_jsonw_text(&w, parts->argv[i]);
         }
         plim_jsonw_end(&w);
+    }
+    if (parts->trace != NULL) {
+        char absolute[PATH_MAX];
+        plim_jsonw_kv_text(&w, "trace",
+                           realpath(parts->trace, absolute) != NULL ? absolute : parts->trace);
     }
     write_people(&w, env, project);
     write_environment(&w, env);

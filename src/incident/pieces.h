@@ -40,6 +40,7 @@ struct plim_facts_file {
     const char **argv;                    /* NULL-terminated, or NULL */
     int exit_status;                      /* -1 unknown */
     int signal;                           /* 0 none */
+    const char *trace;                    /* path of a recording, or NULL */
     bool snapshot_incomplete;
     bool half;                         /* the drop was never completed */
     const char *folder;                /* of the drop; NULL for the owner's */

@@ -162,6 +162,9 @@ static bool rule_path(const struct view *v, struct plim_span *span)
     if ((*p != '/' && !home) || is_alnum(before) || strchr("._-/~<>", before) != NULL) {
         return false; /* in the middle of a relative path, or behind a piece that was taken */
     }
+    if (v->at >= 4 && memcmp(p - 4, "&gt;", 4) == 0) {
+        return false; /* the same in HTML */
+    }
     if (before == ':' && v->n - v->at > 1 && p[1] == '/') {
         return false; /* the rest of a URL: its own rule has seen it */
     }

@@ -33,6 +33,10 @@ struct plim_record_setup {
     uint64_t max_time_ns; /* of recording; 0: no limit. Behind it events are only counted */
     void (*tell)(void *arg, const char *text); /* says once that something went wrong; not NULL */
     void *tell_arg;
+    const char *const
+        *variables; /* NAME, value, ..., NULL: also put into its environment; or NULL */
+    void (*tick)(void *arg, int pid); /* called all the time while the command runs; or NULL */
+    void *tick_arg;
 };
 
 /* Sums over all processes on one device. */
@@ -58,6 +62,7 @@ struct plim_record_tally {
 struct plim_record_result {
     int exit_status; /* of the command, when `signal` is 0 */
     int signal;      /* that ended it */
+    int pid;         /* it had */
     uint64_t trace_bytes;
     uint64_t wall_ns;
     struct plim_record_tally tally;

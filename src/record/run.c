@@ -80,6 +80,9 @@ static enum plim_status make_environment(const struct plim_record_setup *setup, 
     if (!setup->no_attach) {
         PLIM_TRY_GOTO(st, put_attach(&env, err), done);
     }
+    for (const char *const *v = setup->variables; v != NULL && *v != NULL; v += 2) {
+        PLIM_TRY_GOTO(st, plim_env_put(&env, v[0], v[1], err), done);
+    }
     st = plim_env_done(&env, out, err);
 done:
     plim_env_fini(&env);
@@ -205,6 +208,9 @@ static enum plim_status turn(struct loop *l, struct plim_err *err)
         PLIM_TRY(plim_drain_look(l->drain, err));
     }
     PLIM_TRY(plim_drain_turn(l->drain, &took, err));
+    if (l->setup->tick != NULL && !l->ended) {
+        l->setup->tick(l->setup->tick_arg, l->pid);
+    }
     bool busy = took > 0 || news || l->ended != was_ended;
     l->wait_ms = busy ? LEAST_MS : (unsigned)plim_min_u64(2 * l->wait_ms, MOST_MS);
     l->wait_ms = l->ended ? LEAST_MS : l->wait_ms;
@@ -246,6 +252,7 @@ static enum plim_status run_command(const struct plim_record_setup *setup, char 
                               : plim__fail_errno(err, PLIM_E_OS, errno, "cannot take signals");
     if (st == PLIM_OK) {
         st = loop_until_over(&l, err);
+        out->pid = l.pid;
         out->exit_status = WIFEXITED(l.status) ? WEXITSTATUS(l.status) : 0;
         out->signal = WIFSIGNALED(l.status) ? WTERMSIG(l.status) : 0;
         enum plim_status finish =

@@ -108,6 +108,7 @@ static void what_explains_a_failure_stays(void **state)
         "annikas", /* another word */
         "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
         "2026-11-29T20:05:12Z 12:05:07",
+        "&lt;project&gt;/train.py",
     };
     for (size_t i = 0; i < PLIM_COUNT_OF(texts); i++) {
         assert_string_equal(clean(*state, texts[i]), texts[i]);
