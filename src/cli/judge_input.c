@@ -61,22 +61,12 @@ static enum plim_status add_message_file(const char *path, struct plim_facts *fa
 }
 
 /* What a trace knows of the outside, into the snapshot. */
-static enum plim_status add_trace(struct plim_source *source, const struct plim_read_limits *limits,
-                                  struct plim_snapshot *snapshot, struct plim_err *err)
-{
-    struct plim_recording recording;
-    PLIM_TRY(plim_recording_read(source, limits, &recording, err));
-    enum plim_status st = plim_trace_beside(&recording, snapshot, err);
-    plim_recording_fini(&recording);
-    return st;
-}
-
 static enum plim_status add_trace_file(const char *path, const struct plim_read_limits *limits,
                                        struct plim_snapshot *snapshot, struct plim_err *err)
 {
     struct plim_source source;
     PLIM_TRY(plim_source_open(path, &source, err));
-    enum plim_status st = add_trace(&source, limits, snapshot, err);
+    enum plim_status st = plim_trace_read_beside(&source, limits, snapshot, err);
     if (st != PLIM_OK && err && !err->where[0]) {
         plim__err_where(err, "%s", source.name);
     }
@@ -113,7 +103,7 @@ static enum plim_status read_bundle(const struct plim_bundle *bundle,
     if (st == PLIM_OK && bundle->trace != NULL &&
         plim_bundle_source(bundle->path, bundle->trace, &source, NULL) == PLIM_OK) {
         /* a trace that says nothing of this process takes nothing from the snapshot */
-        enum plim_status ignored = add_trace(&source, limits, out, NULL);
+        enum plim_status ignored = plim_trace_read_beside(&source, limits, out, NULL);
         (void)ignored;
         plim_source_close(&source);
     }

@@ -567,3 +567,14 @@ enum plim_status plim_trace_beside(const struct plim_recording *r, struct plim_s
     plim_snapshot_fini(&trace);
     return PLIM_OK;
 }
+
+enum plim_status plim_trace_read_beside(struct plim_source *source,
+                                        const struct plim_read_limits *limits,
+                                        struct plim_snapshot *snapshot, struct plim_err *err)
+{
+    struct plim_recording r;
+    PLIM_TRY(plim_recording_read(source, limits, &r, err));
+    enum plim_status st = plim_trace_beside(&r, snapshot, err);
+    plim_recording_fini(&r);
+    return st;
+}

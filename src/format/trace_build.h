@@ -54,4 +54,10 @@ PLIM_MUST_USE enum plim_status plim_trace_beside(const struct plim_recording *r,
                                                  struct plim_snapshot *snapshot,
                                                  struct plim_err *err);
 
+/** plim_trace_read_beside() - recording and plim_trace_beside() in one step. */
+PLIM_MUST_USE enum plim_status plim_trace_read_beside(struct plim_source *source,
+                                                      const struct plim_read_limits *limits,
+                                                      struct plim_snapshot *snapshot,
+                                                      struct plim_err *err);
+
 #endif

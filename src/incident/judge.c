@@ -13,6 +13,7 @@
 #include "diagnose/facts.h"
 #include "format/oomtext.h"
 #include "format/snapshot_read.h"
+#include "format/trace_build.h"
 #include "incident/folder.h"
 #include "report/diagnosis.h"
 #include "report/explanation.h"
@@ -216,8 +217,22 @@ static void add_seen(const struct plim_assembly *a, struct plim_facts *facts)
     }
 }
 
-/* Judge a snapshot or a recording. @total, @free: of its device at the failure, as far as known. A reason why it
- * says nothing goes to *why. The first one that is judged gives the verdict and diagnosis.json. */
+/* A snapshot, with what the recording knows of the outside: NCCL, contexts and so on. */
+static enum plim_status read_snapshot(const struct plim_assembly *a, const char *path,
+                                      struct plim_snapshot *out, struct plim_err *err)
+{
+    struct plim_source trace;
+    PLIM_TRY(plim_snapshot_read_file(path, NULL, out, err));
+    if (a->trace != NULL && path != a->trace &&
+        plim_source_open(a->trace, &trace, NULL) == PLIM_OK) {
+        /* A recording that says nothing of this process takes nothing from the snapshot. */
+        (void)!plim_trace_read_beside(&trace, NULL, out, NULL);
+        plim_source_close(&trace);
+    }
+    return PLIM_OK;
+}
+
+/* Judge a snapshot or a recording. @facts: what is known besides. A reason why it says nothing goes to *why. The first one that is judged gives the verdict and diagnosis.json. */
 static enum plim_status judge_file(struct plim_assembly *a, const char *path,
                                    struct plim_facts facts, const struct told *told,
                                    const char *title, struct plim_verdict *verdict,
@@ -230,7 +245,7 @@ static enum plim_status judge_file(struct plim_assembly *a, const char *path,
         PLIM_TRY(plim_facts_add_message(&options.facts, &told->scan, &told->message, why));
     }
     add_seen(a, &options.facts);
-    PLIM_TRY(plim_snapshot_read_file(path, NULL, &snapshot, why));
+    PLIM_TRY(read_snapshot(a, path, &snapshot, why));
     enum plim_status st = plim_diagnose(&snapshot, &options, &diagnosis, why);
     if (st == PLIM_OK) {
         plim_buf_text(md, title);
