@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 /* The number behind `key` in a text of "key: number kB" lines, in bytes. */
 static bool kib_line(const char *text, const char *key, uint64_t *bytes)
@@ -237,6 +238,27 @@ static enum plim_status check_place(struct plim_checks *checks, const struct pli
     return plim_check_add(checks, check, err);
 }
 
+/* Where failing programs are to leave their evidence. */
+static enum plim_status check_incidents(struct plim_checks *checks, const struct plim_world *world,
+                                        struct plim_err *err)
+{
+    const char *folder = world->getenv("PLIMSOLL_INCIDENT_DIR");
+    char path[4096];
+    struct plim_check check = {.id = "host.incidents", .title = "PLIMSOLL_INCIDENT_DIR"};
+    if (folder == NULL || folder[0] == '\0') {
+        return PLIM_OK;
+    }
+    (void)snprintf(path, sizeof(path), "%s%s", world->root, folder);
+    bool there = access(path, F_OK) == 0;
+    PLIM_TRY(plim_check_text(checks, &check.detail, err, "%.500s%s", folder,
+                             there ? "" : " (not there yet)"));
+    if (there && access(path, W_OK | X_OK) != 0) {
+        check.status = PLIM_CHECK_WARN;
+        check.advice = "nobody can write there: failing programs will leave nothing";
+    }
+    return plim_check_add(checks, check, err);
+}
+
 enum plim_status plim_doctor_host(struct plim_checks *checks, const struct plim_world *world,
                                   struct plim_err *err)
 {
@@ -244,5 +266,6 @@ enum plim_status plim_doctor_host(struct plim_checks *checks, const struct plim_
     PLIM_TRY(check_memory(checks, world, err));
     PLIM_TRY(check_shm(checks, world, err));
     PLIM_TRY(check_process_limits(checks, err));
+    PLIM_TRY(check_incidents(checks, world, err));
     return check_kernel(checks, world, err);
 }

@@ -22,7 +22,10 @@
 
 #define TICK_NS   UINT64_C(1000000000)
 #define SETTLE_NS UINT64_C(2000000000) /* for the other ranks to drop theirs */
-#define LOG_BYTES ((off_t)256 << 10)   /* of standard error, from its end */
+#define SAME_NS                                                                                    \
+    UINT64_C(                                                                                      \
+        60000000000) /* an error that ends the program so soon after a drop is the same failure */
+#define LOG_BYTES ((off_t)256 << 10) /* of standard error, from its end */
 
 extern char **environ;
 
@@ -34,6 +37,7 @@ struct plim_incident_watch {
     uint64_t started_ns; /* since 1970 */
     uint64_t ticked_ns;
     uint64_t drops_since_ns; /* when drops were first seen; 0: there are none */
+    uint64_t taken_ns;       /* when drops were last put aside for an incident; 0: never */
     int log_fd;              /* standard error, when it is a file that can be read; or -1 */
     off_t log_start;         /* where it was when the program started */
 };
@@ -211,6 +215,7 @@ static void take_drops(struct plim_incident_watch *w, int pid, uint64_t now)
             .kind = facts.kind, .time_ns = facts.time_ns, .pid = pid, .exit_status = -1};
         w->drops_since_ns = 0;
         if (make(w, parts, &arena, NULL, NULL) == PLIM_OK) {
+            w->taken_ns = now;
             start_finisher(w);
         }
     }
@@ -262,6 +267,17 @@ static bool has_cause(const struct plim_incident_ending *e, enum plim_incident_k
     return failed && e->used_device;
 }
 
+/* Wait for the incident that was put aside before, or make it if nobody does. */
+static enum plim_status finish_earlier(struct plim_incident_watch *w, struct plim_arena *arena,
+                                       const char **path, struct plim_err *err)
+{
+    struct plim_incident_paths paths = {0};
+    enum plim_status st = plim_incident_finish(&w->setup.options, arena, &paths, err);
+    *path = paths.list.n > 0 ? paths.list.items[paths.list.n - 1] : w->setup.options.dir;
+    plim_vec_fini(&paths.list);
+    return st;
+}
+
 enum plim_status plim_incident_watch_end(struct plim_incident_watch *w,
                                          const struct plim_incident_ending *ending,
                                          struct plim_arena *arena, const char **path,
@@ -278,7 +294,11 @@ enum plim_status plim_incident_watch_end(struct plim_incident_watch *w,
     if (first_drop(w, arena, &facts)) {
         parts.kind = facts.kind;
         parts.time_ns = facts.time_ns != 0 ? facts.time_ns : parts.time_ns;
-        cause = true;
+        return make(w, parts, arena, path, err);
+    }
+    bool error = ending->signal == 0 && ending->exit_status != 0;
+    if (w->taken_ns != 0 && (!cause || (error && parts.time_ns - w->taken_ns < SAME_NS))) {
+        return finish_earlier(w, arena, path, err);
     }
     return cause ? make(w, parts, arena, path, err) : PLIM_OK;
 }

@@ -185,6 +185,24 @@ static enum plim_status examine(void *arg)
     return st;
 }
 
+static const char *with_incidents(const char *name)
+{
+    return strcmp(name, "PLIMSOLL_INCIDENT_DIR") == 0 ? "/var/incidents" : NULL;
+}
+
+static void the_folder_of_incidents_is_named_when_it_is_set(void **state)
+{
+    struct made *made = *state;
+    made->world.getenv = with_incidents;
+    assert_ok(plim_doctor_host(&made->checks, &made->world, NULL));
+    const struct plim_check *check = NULL;
+    plim_vec_foreach (c, &made->checks.list) {
+        check = strcmp(c->id, "host.incidents") == 0 ? c : check;
+    }
+    assert_non_null(check);
+    assert_string_equal(check->detail, "/var/incidents (not there yet)");
+}
+
 static void every_failed_allocation_is_reported_and_nothing_leaks(void **state)
 {
     assert_true(fail_alloc_sweep(examine, *state, 100, false) >= 2);
@@ -203,6 +221,7 @@ int main(void)
         HOST_TEST(a_container_limit_is_a_check_of_its_own),
         HOST_TEST(strict_overcommit_and_few_maps_are_warnings),
         HOST_TEST(wsl_is_recognised),
+        HOST_TEST(the_folder_of_incidents_is_named_when_it_is_set),
         HOST_TEST(every_failed_allocation_is_reported_and_nothing_leaks),
     };
     return PLIM_RUN_TESTS("doctor_host", tests);
