@@ -30,8 +30,9 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOOK = 'import os; os.environ.get("PLIMSOLL_ATTACH") and __import__("plimsoll._start")\n'
-# What every system with a C library has.
-SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
+# What every system with a C library has, as PEP 600 lists it.
+SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1",
+          "ld-linux-x86-64.so.2"}
 # The libraries that the program carries, by the Debian package that has their licences.
 CARRIED = ("libzstd-dev", "liblzma-dev", "zlib1g-dev", "libxxhash-dev", "libjansson-dev", "libinih-dev",
            "libmicrohttpd-dev", "libsqlite3-dev")
