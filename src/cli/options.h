@@ -326,8 +326,10 @@
       "tokens a second that one request is given (default 30)")
 
 #define PLIM_OPTIONS_plan(X, S)                                                                    \
-    X(S, engine, CHOICE, "engine", 'e', "vllm", "vllm", "the engine")                              \
-    X(S, engine_version, TEXT, "engine-version", 0, "VERSION", NULL, "its release (default 0.33)") \
+    X(S, engine, CHOICE, "engine", 'e', "vllm|sglang|tensorrt-llm|tgi|llama.cpp|ollama", "vllm",   \
+      "the engine")                                                                                \
+    X(S, engine_version, TEXT, "engine-version", 0, "VERSION", NULL,                               \
+      "its release (default: the one that is modelled)")                                           \
     PLIM_OPTIONS_PLAN_CARD(X, S)                                                                   \
     PLIM_OPTIONS_PLAN_TRAFFIC(X, S)                                                                \
     X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \

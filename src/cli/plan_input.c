@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "format/traffic.h"
+#include "serving/budget.h"
 #include "serving/model.h"
 
 #include <errno.h>
@@ -33,7 +34,8 @@ static enum plim_status read_model(struct plim_cli *cli, const struct plim_opts_
     void *model;
     PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_model), &model, err));
     PLIM_TRY(plim_model_open(&cli->arena, cli->args[0], &options, model, err));
-    out->geometry = &((struct plim_model *)model)->geometry;
+    out->file = model;
+    out->geometry = &out->file->geometry;
     out->model = cli->args[0];
     return PLIM_OK;
 }
@@ -176,19 +178,25 @@ enum plim_status plim_plan_input(struct plim_cli *cli, const struct plim_opts_pl
     if (cli->n_args == 0) {
         return plim__fail(err, PLIM_E_USAGE, "name a model: a folder or a config.json");
     }
-    if (opts->engine_version != NULL && strncmp(opts->engine_version, "0.33", 4) != 0) {
-        enum plim_status st = plim__fail(err, PLIM_E_UNSUPPORTED,
-                                         "vLLM %s is not modelled; 0.33 is", opts->engine_version);
-        plim__err_hint(err, "other releases account for memory differently: plan with 0.33 and "
-                            "compare with --calibrate");
+    const char *release = "";
+    (void)plim_engine_find(opts->engine, &request.engine, &release); /* the option table checked it */
+    if (opts->engine_version != NULL &&
+        strncmp(opts->engine_version, release, strlen(release)) != 0) {
+        enum plim_status st = plim__fail(err, PLIM_E_UNSUPPORTED, "%s %s is not modelled; %s is",
+                                         opts->engine, opts->engine_version, release);
+        plim__err_hint(err, "other releases account for memory differently: plan with %s and "
+                            "compare with --calibrate", release);
         return st;
+    }
+    if (request.engine != PLIM_ENGINE_VLLM && opts->calibrate != NULL) {
+        return plim__fail(err, PLIM_E_UNSUPPORTED, "only starts of vLLM can be compared");
     }
     PLIM_TRY(read_model(cli, opts, &request, err));
     PLIM_TRY(read_card(opts, &request, err));
     PLIM_TRY(read_traffic(opts, &request.traffic, err));
     request.words = cli->args + 1;
     request.n_words = cli->n_args - 1;
-    request.engine_version = opts->engine_version != NULL ? opts->engine_version : "0.33";
+    request.engine_version = opts->engine_version != NULL ? opts->engine_version : release;
     request.settings = opts->conf != NULL ? opts->conf : "";
     *out = request;
     return PLIM_OK;

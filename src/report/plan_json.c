@@ -4,6 +4,8 @@
 
 #include "report/plan.h"
 
+#include "serving/budget.h"
+
 static void text_list(struct plim_jsonw *w, const char *key, const char *const *items, size_t n)
 {
     plim_jsonw_key(w, key);
@@ -74,10 +76,12 @@ static void engine(struct plim_jsonw *w, const struct plim_plan *p)
     const struct plim_vllm_start *s = &p->start;
     plim_jsonw_key(w, "engine");
     plim_jsonw_object(w);
-    plim_jsonw_kv_text(w, "name", "vllm");
+    plim_jsonw_kv_text(w, "name", plim_engine_text(p->request->engine));
     plim_jsonw_kv_text(w, "version", p->request->engine_version);
     plim_jsonw_kv_bool(w, "starts", s->refusal == PLIM_VLLM_STARTS);
-    plim_jsonw_kv_text(w, "runner", s->settings.v2 ? "V2" : "V1");
+    if (p->request->engine == PLIM_ENGINE_VLLM) {
+        plim_jsonw_kv_text(w, "runner", s->settings.v2 ? "V2" : "V1");
+    }
     if (s->refusal != PLIM_VLLM_NO_FREE && s->refusal != PLIM_VLLM_NO_LOAD &&
         s->refusal != PLIM_VLLM_NO_PROFILE) {
         plim_jsonw_kv_i64(w, "available_kv_bytes", s->available);

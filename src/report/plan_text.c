@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/num.h"
+#include "serving/budget.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -58,7 +59,9 @@ static void head(struct plim_buf *out, const struct plim_plan *p,
     } else {
         plim_buf_printf(out, "%s", word);
     }
-    plim_buf_printf(out, "  %s on %s, vLLM %s\n", p->request->model, p->request->card.name,
+    const char *engine =
+        p->request->engine == PLIM_ENGINE_VLLM ? "vLLM" : plim_engine_text(p->request->engine);
+    plim_buf_printf(out, "  %s on %s, %s %s\n", p->request->model, p->request->card.name, engine,
                     p->request->engine_version);
     plim_text_wrap(out, "", p->why != NULL ? p->why : "", style);
     char margin[PLIM_BYTES_TEXT], error[PLIM_BYTES_TEXT];
@@ -83,7 +86,7 @@ static void budget(struct plim_buf *out, const struct plim_plan *p,
 {
     const struct plim_vllm_start *s = &p->start;
     char tokens[32], blocks[32], line[96];
-    if (s->refusal == PLIM_VLLM_NO_FREE || s->refusal == PLIM_VLLM_NO_LOAD ||
+    if (p->request->engine != PLIM_ENGINE_VLLM || s->refusal == PLIM_VLLM_NO_FREE || s->refusal == PLIM_VLLM_NO_LOAD ||
         s->refusal == PLIM_VLLM_NO_PROFILE || s->settings.kv_bytes != 0) {
         return;
     }

@@ -4,6 +4,7 @@
 
 #include "serving/plan.h"
 
+#include "serving/budget.h"
 #include "serving/plan_int.h"
 #include "serving/plan_rules.h"
 #include "serving/vllm_run.h"
@@ -328,6 +329,9 @@ enum plim_status plim_plan_make(struct plim_arena *arena, const struct plim_plan
                                 struct plim_plan *out, struct plim_err *err)
 {
     struct plim_plan p = {.request = request};
+    if (request->engine != PLIM_ENGINE_VLLM) {
+        return plim__budget_plan(arena, request, out, err);
+    }
     PLIM_TRY(plim__plan_play(arena, request, &request->card, NULL, &p.flags, &p.start, err));
     (void)plim__family_of(request->geometry->architecture, &p.known_family);
     plim__plan_lines(&p);

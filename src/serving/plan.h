@@ -18,7 +18,18 @@
  */
 
 #include "serving/calibration.h"
+#include "serving/model.h"
 #include "serving/vllm.h"
+
+/* Which engine (serving/budget.h has the others' models, and their names). */
+enum plim_engine {
+    PLIM_ENGINE_VLLM,
+    PLIM_ENGINE_SGLANG,
+    PLIM_ENGINE_TRTLLM,
+    PLIM_ENGINE_TGI,
+    PLIM_ENGINE_LLAMACPP,
+    PLIM_ENGINE_OLLAMA,
+};
 
 /* X(name, text): how a number was obtained. */
 #define PLIM_PLAN_HOW_MAP(X)                                                                       \
@@ -83,8 +94,10 @@ struct plim_plan_traffic {
 };
 
 struct plim_plan_request {
+    enum plim_engine engine;
     const struct plim_geometry *geometry;
-    const char *model; /* as the user named it */
+    const struct plim_model *file; /* what its files hold, or NULL */
+    const char *model;             /* as the user named it */
     struct plim_card card;
     bool context_given, external_given;
     const char *const *words; /* [n_words] the engine's flags, verbatim */
