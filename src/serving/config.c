@@ -137,11 +137,9 @@ static void refuse(struct plim__config *c, const struct plim__node *node, const 
                             name == NULL ? "neither architectures nor model_type is there"
                                          : "unknown architecture %s (model_type %s)",
                             name == NULL ? "" : name, model_type != NULL ? model_type : "absent");
-    plim__err_hint(
-        c->err,
-        "give the weights' own files instead of the configuration alone, or say which known "
-        "architecture it is built like: --assume %s",
-        name == NULL ? "llama" : plim__family_nearest(model_type != NULL ? model_type : name));
+    plim__err_hint(c->err, "say which known architecture it is built like, for example --assume %s",
+                   name == NULL ? "llama"
+                                : plim__family_nearest(model_type != NULL ? model_type : name));
 }
 
 /* Find the family; what the class says goes before model_type, and inner names before outer ones. */
@@ -334,6 +332,8 @@ static enum plim_status finish(struct plim__config *c)
 {
     struct plim_geometry *g = c->g;
     if (c->st == PLIM_OK && g->assumed) {
+        plim__note(c, "%s is counted by the rule of %s, because it was told so", g->architecture,
+                   g->family);
         plim__origin(c, "family", g->family, PLIM_ORIGIN_ASSUMED, 0);
     }
     g->origins = plim__config_array(c, c->origins.n + 1, sizeof *g->origins);

@@ -16,11 +16,15 @@ import geometry
 
 PROGRAM, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
 MODELS = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted(DATA.glob("*.json"))}
-NO_NUMBER = {"note", "parameters_basis", "ssm_state_dtype_bytes", "repository_artifact_bytes_reported"}
+NO_NUMBER = {"note", "parameters_basis", "ssm_state_dtype_bytes"}
 
 
 # How each derived number follows from an answer: f(answer at 16 bit, its other answers, the file's numbers).
 KNOWN = {
+    # a repository holds headers and a tokenizer too: some ten megabytes of 689 GB
+    "repository_artifact_bytes_reported":
+        lambda a, o, d: o["mtp"]["weight_bytes"] + max(0, min(16 << 20, d["repository_artifact_bytes_reported"]
+                                                              - o["mtp"]["weight_bytes"])),
     "parameters": lambda a, o, d: a["parameters"] - a["parts"]["vision"] - o["index_parameters"],
     "weights_bytes": lambda a, o, d: a["weight_bytes"],
     "weights_bytes_bf16": lambda a, o, d: a["weight_bytes"],
@@ -123,10 +127,12 @@ def published(points):
     questions = [{"config": geometry.config_of(MODELS[n]), "kv": f} for n in names for f in ("auto", "fp8")]
     latent = [n for n in names if "kv_lora_rank" in MODELS[n]["config"]]
     questions += [{"config": geometry.config_of(MODELS[n]), "kv": "fp8_ds_mla"} for n in latent]
+    questions += [{"config": geometry.config_of(MODELS[n]), "placement": {"mtp": True}} for n in latent]
     answers = geometry.ask(PROGRAM, questions)
+    loaded = dict(zip(latent, answers[2 * len(names) + len(latent):]))
     packed = dict(zip(latent, answers[2 * len(names):]))
     for i, name in enumerate(names):
-        base, other = answers[2 * i], {"fp8": answers[2 * i + 1], "fp8_ds_mla": packed.get(name)}
+        base, other = answers[2 * i], {"fp8": answers[2 * i + 1], "fp8_ds_mla": packed.get(name), "mtp": loaded.get(name)}
         if "error" in base:
             points.check(f"{name} can be read", base["message"], None)
             continue
