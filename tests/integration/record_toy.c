@@ -7,12 +7,14 @@
  *     record_toy write FILE N [NANOSECONDS]    N events (0: without end, and without waiting for a full ring) with a
  *                                              pause between them; FILE holds the number of those published
  *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment
+ *     record_toy cuda N PARALLEL SEED          the same with processes that allocate on the device, which is simulated
  */
 
 #include "record_toy.h"
 
 #include "shm/writer.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -88,13 +90,36 @@ static uint64_t next_random(void)
     return seed >> 33;
 }
 
+/* Allocate and free until killed. The entry points are looked up, as a program without CUDA's headers does. */
+static int use_device(void)
+{
+    int (*allocate)(void **, size_t) = NULL;
+    int (*release)(void *) = NULL;
+    void *blocks[16] = {NULL};
+    *(void **)&allocate = dlsym(RTLD_DEFAULT, "cudaMalloc");
+    *(void **)&release = dlsym(RTLD_DEFAULT, "cudaFree");
+    if (allocate == NULL || release == NULL) {
+        return 2;
+    }
+    for (unsigned i = 0;; i++) {
+        unsigned at = (unsigned)(next_random() % 16);
+        if (blocks[at] != NULL) {
+            (void)release(blocks[at]);
+            blocks[at] = NULL;
+        } else if (allocate(&blocks[at], (size_t)(i % 8 + 1) << 18) != 0) {
+            blocks[at] = NULL;
+        }
+    }
+}
+
+/* @folder: NULL: on the device. */
 static pid_t start_one(const char *folder, uint64_t i)
 {
     char path[512];
-    (void)snprintf(path, sizeof(path), "%s/%llu", folder, (unsigned long long)i);
+    (void)snprintf(path, sizeof(path), "%s/%llu", folder ? folder : "", (unsigned long long)i);
     pid_t pid = fork();
     if (pid == 0) {
-        _exit(write_events(path, 100000, 200));
+        _exit(folder != NULL ? write_events(path, 100000, 200) : use_device());
     }
     return pid;
 }
@@ -130,6 +155,10 @@ int main(int argc, char **argv)
     if (argc >= 4 && strcmp(argv[1], "write") == 0) {
         return write_events(argv[2], strtoull(argv[3], NULL, 10),
                             argc > 4 ? strtoull(argv[4], NULL, 10) : 0);
+    }
+    if (argc == 5 && strcmp(argv[1], "cuda") == 0) {
+        seed = strtoull(argv[4], NULL, 10);
+        return kill_many(NULL, strtoull(argv[2], NULL, 10), (unsigned)strtoul(argv[3], NULL, 10));
     }
     if (argc == 6 && strcmp(argv[1], "kill") == 0) {
         seed = strtoull(argv[5], NULL, 10);

@@ -19,7 +19,9 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import plimtest  # noqa: E402
+import simgpu_env  # noqa: E402
 
 HERE = pathlib.Path(os.environ["PLIMSOLL_BUILD"]) / "tests" / "integration"
 TOY, CHECK = str(HERE / "record_toy"), str(HERE / "record_check")
@@ -193,6 +195,19 @@ class KillTest(RecordCase):
         self.assertEqual((code, int(out)), (0, KILLS), err)
         found = self.check(toys="toys")
         self.assertGreater(found["processes"], KILLS // 2)
+        self.assertEqual((found["sealed"], found["torn"]), (1, 0))
+
+    def test_kill_of_processes_that_use_the_device(self):
+        """kill -9 in the middle of calls to the simulated device, with the recorder in front of it"""
+        del self.env["PLIMSOLL_RECORDER_DIR"]
+        self.env = simgpu_env.environment(os.environ["PLIMSOLL_BUILD"], base=self.env, gpu="288GiB",
+                                          state=self.folder / "books")
+        code, out, err = self.run_it("--", TOY, "cuda", str(KILLS), "8", "7")
+        self.assertEqual((code, int(out)), (0, KILLS), err)
+        done = subprocess.run([CHECK, str(self.folder / "record.plt"), "any"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        found = dict(zip(done.stdout.split()[1::2], map(int, done.stdout.split()[2::2])))
+        self.assertGreater(found["processes"], KILLS // 4)
         self.assertEqual((found["sealed"], found["torn"]), (1, 0))
 
     def kill_one(self, number, delay):
