@@ -3,6 +3,7 @@
 /* plimsoll replay SNAPSHOT: the recorded requests under other settings, or on another device. */
 
 #include "cli/replay_input.h"
+#include "replay/driver.h"
 #include "report/replay.h"
 
 static enum plim_status self_check(struct plim_cli *cli, const struct plim_opts_replay *opts,
@@ -58,7 +59,9 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
         .start = plim_cli_is(opts->start, "anew") ? PLIM_START_ANEW : PLIM_START_AS_WAS,
         .go_on = opts->go_on,
     };
-    PLIM_TRY(plim_replay(&in->requests, &setup, &result, err));
+    PLIM_TRY(in->snapshot.level == PLIM_LEVEL_BLOCKS
+                 ? plim_replay(&in->requests, &setup, &result, err)
+                 : plim_replay_driver(&in->requests, &setup, &result, err));
     struct plim_replay_view view = {
         .requests = &in->requests,
         .setup = &setup,
@@ -78,7 +81,12 @@ enum plim_status plim_cmd_replay(struct plim_cli *cli, const struct plim_opts_re
     struct plim_replay_words words = PLIM_REPLAY_WORDS(cli->args[0], opts);
     PLIM_TRY(plim_replay_input(&words, &in, err));
     enum plim_status st =
-        opts->self_check ? self_check(cli, opts, &in, err) : what_if(cli, opts, &in, err);
+        opts->conf || opts->self_check ? plim_replay_needs_blocks(&in.snapshot, err) : PLIM_OK;
+    if (st != PLIM_OK) {
+        plim_replay_input_fini(&in);
+        return st;
+    }
+    st = opts->self_check ? self_check(cli, opts, &in, err) : what_if(cli, opts, &in, err);
     plim_replay_input_fini(&in);
     return st;
 }

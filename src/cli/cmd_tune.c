@@ -5,6 +5,7 @@
 #include "cli/html_file.h"
 #include "cli/judge_input.h"
 #include "cli/replay_input.h"
+#include "replay/driver.h"
 #include "report/tune.h"
 
 static void write_answer(struct plim_cli *cli, const char *format,
@@ -93,7 +94,8 @@ enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune
                           "--conf says what stays when one key varies: add --vary");
     }
     PLIM_TRY(plim_replay_input(&words, &in, err));
-    enum plim_status st = tune(cli, opts, &in, err);
+    enum plim_status st = plim_replay_needs_blocks(&in.snapshot, err);
+    st = st == PLIM_OK ? tune(cli, opts, &in, err) : st;
     plim_replay_input_fini(&in);
     return st;
 }

@@ -62,7 +62,8 @@ enum plim_status plim__replay_trials(const struct plim_snapshot *snapshot,
     for (int i = 0; i < PLIM_TRIAL_COUNT; i++) {
         out->effects[i].conf = confs[i];
     }
-    if (options->no_replay || !d->failure.happened || !settings_may_matter(d)) {
+    if (options->no_replay || snapshot->level != PLIM_LEVEL_BLOCKS || !d->failure.happened ||
+        !settings_may_matter(d)) {
         return PLIM_OK;
     }
     if (plim_known(d->facts.total) && plim_known(d->facts.external)) {

@@ -97,12 +97,12 @@ void plim_session_remove(struct plim_session *session);
 struct plim_source_file {
     char name[64]; /* PROCESS, without the suffix */
     struct plim_shm_reader reader;
-    uint32_t process;    /* number in the trace */
-    bool done;           /* read to its end, and closed */
-    bool replaced;       /* the process is another program by now */
-    uint8_t calls[8192]; /* bits: names that are in the trace */
-    uint8_t libraries[8192];
-    uint32_t stacks; /* rows that are in the trace */
+    uint32_t process;   /* number in the trace */
+    bool done;          /* read to its end, and closed */
+    bool replaced;      /* the process is another program by now */
+    uint8_t *calls;     /* owned, bits by number: names that are in the trace */
+    uint8_t *libraries; /* owned, the same */
+    uint32_t stacks;    /* rows that are in the trace */
 };
 
 struct plim_drain {

@@ -12,10 +12,12 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PREFIX       "plimsoll-record-"
 #define MEMORY_FILES "/dev/shm"
+#define STALE_S      60 /* a program that was just started may not have its ring yet */
 #define ROOM         (UINT64_C(64) << 20) /* bytes that should be free for the rings */
 
 /* readdir() on a stream of our own. */
@@ -73,7 +75,8 @@ static void remove_stale(const char *parent)
         struct stat info;
         if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
             fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
+            !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
+            time(NULL) - info.st_mtime < STALE_S) {
             continue;
         }
         (void)snprintf(path, sizeof(path), "%.120s/%s", parent, entry->d_name);

@@ -54,9 +54,11 @@ static int write_events(const char *file, uint64_t n, uint64_t pause_ns)
         .ring_slots = 1u << 12, .text_bytes = 4096, .libraries = 8, .stacks = 8, .frames = 64};
     struct plim_shm_writer w;
     const char *dir = getenv("PLIMSOLL_RECORD_DIR"); // NOLINT(concurrency-mt-unsafe)
-    _Atomic uint64_t *published = counter(file);
-    if (dir == NULL || published == NULL ||
-        plim__shm_create(&w, dir, &sizes, calls, 3, "toy") != 0) {
+    if (dir == NULL || plim__shm_create(&w, dir, &sizes, calls, 3, "toy") != 0) {
+        return 2;
+    }
+    _Atomic uint64_t *published = counter(file); /* once it is there, so is the ring */
+    if (published == NULL) {
         return 2;
     }
     uint32_t library = plim__shm_add_library(&w, 4096, 8192, "/lib/libtoy.so", PLIM_OWNER_OTHER);
