@@ -17,7 +17,8 @@ enum {
     NVML_VERSION = 25
 };
 
-/** sim_nvml_fault() - the code that a call is to fail with, by the script; NVML_OK when it is not to fail.
+/** sim_nvml_fault() - the code that a call is to fail with, by the script; NVML_OK when it is not
+ * to fail.
  * @function: its name. @device: or -1. Sleeps when the script lets it hang. */
 int sim_nvml_fault(const char *function, int device);
 

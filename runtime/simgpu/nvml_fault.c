@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What breaks in the field, scripted. PLIMSOLL_SIM_NVML names a file that is read at each call, so that a test can
- * change it while a monitor runs. Lines:
+ * What breaks in the field, scripted. PLIMSOLL_SIM_NVML names a file that is read at each call, so
+ * that a test can change it while a monitor runs. Lines:
  *
  *   CALL CODE           the call fails with NVML's code: "DeviceGetMemoryInfo_v2 3"
  *   CALL hang SECONDS   it answers so much later
  *   N CALL ...          the same for device N only
  *   xid DEVICE NUMBER   a critical error, told once to each process that waits for events
  *
- * CALL is the function's name without "nvml"; a * at its end stands for any rest. The first line that fits counts.
- * Only calls that are written in C can fail: REAL in hooks.def.
+ * CALL is the function's name without "nvml"; a * at its end stands for any rest. The first line
+ * that fits counts. Only calls that are written in C can fail: REAL in hooks.def.
  */
 
 #include "nvml.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * plimsoll record -- CMD: every call that moves device memory, into a trace file. Standard output is the
- * command's alone; what we have to say goes to standard error, and our end is that of the command.
+ * plimsoll record -- CMD: every call that moves device memory, into a trace file. Standard output
+ * is the command's alone; what we have to say goes to standard error, and our end is that of the
+ * command.
  */
 
 #include "cli/verbs.h"

@@ -32,8 +32,8 @@ static struct plim_diagnose_options options_from(const struct plim_judge_words *
     };
 }
 
-/* The message that belongs to the snapshot: what it says of the device's side. Text that tells of no failure is an
- * error when it `must` be one. Closes the source. */
+/* The message that belongs to the snapshot: what it says of the device's side. Text that tells of
+ * no failure is an error when it `must` be one. Closes the source. */
 static enum plim_status add_message(struct plim_source *source, bool must, struct plim_facts *facts,
                                     struct plim_err *err)
 {

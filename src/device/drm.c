@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Devices of the kernel's DRM drivers: amdgpu, i915, xe, nouveau and others, from /sys and /proc alone.
+ * Devices of the kernel's DRM drivers: amdgpu, i915, xe, nouveau and others, from /sys and /proc
+ * alone.
  *
- *   /sys/class/drm/cardN/device/   vendor, uevent (DRIVER, PCI_SLOT_NAME); amdgpu: mem_info_vram_total, _used,
- *                                  mem_info_gtt_*, gpu_busy_percent
- *   /proc/PID/fdinfo/FD            for descriptors on /dev/dri/: drm-pdev, drm-client-id, drm-resident-REGION,
- *                                  drm-memory-REGION (older, the same), drm-total-REGION
- *   /sys/class/kfd/kfd/            compute processes of amdgpu, which may have no descriptor on /dev/dri
+ *   /sys/class/drm/cardN/device/   vendor, uevent (DRIVER, PCI_SLOT_NAME); amdgpu:
+ *                                  mem_info_vram_*, mem_info_gtt_*, gpu_busy_percent
+ *   /proc/PID/fdinfo/FD            for descriptors on /dev/dri/: drm-pdev, drm-client-id,
+ *                                  drm-resident-REGION, drm-memory-REGION (older, the same), drm-total-REGION
+ *   /sys/class/kfd/kfd/            compute processes of amdgpu; they may have no descriptor
  *
- * A client that is open several times in a process is counted once. Regions of the device itself are called vram*
- * (amdgpu, xe, nouveau) or local* (i915). NVIDIA's own driver tells nothing here: its cards are left to NVML.
+ * A client that is open several times in a process is counted once. Regions of the device itself
+ * are called vram* (amdgpu, xe, nouveau) or local* (i915). NVIDIA's own driver tells nothing here:
+ * its cards are left to NVML.
  * Source: Documentation/gpu/drm-usage-stats.rst, amdgpu's sysfs documentation.
  */
 
@@ -203,7 +205,8 @@ static uint64_t region_bytes(const char *value)
     return plim_mul_overflows(n, unit, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* Bytes in the device's own regions under one of the three keys; false when there are none of it. */
+/* Bytes in the device's own regions under one of the three keys; false when there are none of it.
+ * */
 static bool sum_regions(const char *text, const char *key, uint64_t *sum)
 {
     bool any = false;
@@ -311,7 +314,8 @@ static enum plim_status read_process(struct drm *d, struct plim_sample *out, uin
 
 /* ---- compute processes of amdgpu ---- */
 
-/* The card of a KFD node: gpu_id names it in /proc-like files, location_id is its place on the PCI bus. */
+/* The card of a KFD node: gpu_id names it in /proc-like files, location_id is its place on the PCI
+ * bus. */
 static uint32_t card_of_gpu_id(const struct drm *d, const struct plim_sample *out, uint64_t gpu_id)
 {
     for (unsigned node = 0; node < CARDS_MAX * 2; node++) {

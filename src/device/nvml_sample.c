@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * NVML as a vendor: what nvidia-smi reads, without linking to it. Each function is looked up by name, newest form
- * first; one that is missing leaves its figures invalid.
+ * NVML as a vendor: what nvidia-smi reads, without linking to it. Each function is looked up by
+ * name, newest form first; one that is missing leaves its figures invalid.
  *
  * Layouts and numbers: nvidia-ml-py 13 (pynvml.py). Traps that this file knows:
  *   memory v2 `used` is printed with or without `reserved`, so free decides (sample.c);
- *   a process list is in/out: count too small gives 7 and the needed one, and it may have grown again;
+ *   a process list is in/out: count too small gives 7 and the needed one;
  *   the unsuffixed process lists have entries of 16 bytes, all others of 24;
  *   bytes of all ones mean "not available" (MIG without permission, some containers);
  *   a GPU that shares the host's memory says 3 (not supported) to the question for its memory.

@@ -3,10 +3,11 @@
 /*
  * What /proc says of a process and of the host.
  *
- * Cgroups: a container runtime puts the container's id, 64 hexadecimal digits, into the last name of the path,
- * plain (/docker/ID) or as a scope (docker-ID.scope, cri-containerd-ID.scope, crio-ID.scope, libpod-ID.scope);
- * Kubernetes puts the pod's uid into a name before it (podUID, with - or _ in the uid). A service of systemd is
- * the last name that ends in .service. Source: systemd.slice(5), runc's and the kubelet's cgroup drivers.
+ * Cgroups: a container runtime puts the container's id, 64 hexadecimal digits, into the last name
+ * of the path, plain (/docker/ID) or as a scope (docker-ID.scope, cri-containerd-ID.scope,
+ * crio-ID.scope, libpod-ID.scope); Kubernetes puts the pod's uid into a name before it (podUID,
+ * with - or _ in the uid). A service of systemd is the last name that ends in .service. Source:
+ * systemd.slice(5), runc's and the kubelet's cgroup drivers.
  */
 
 #include "base/num.h"

@@ -70,9 +70,9 @@ enum plim_status plim_sample_add_use(struct plim_sample *sample, const struct pl
 }
 
 /*
- * Which of total, free, used and reserved are believed: total first, then free, because drivers agree on what
- * these mean. `used` has been printed with and without `reserved` in it (NVML changed its mind), so it is computed
- * wherever free is known.
+ * Which of total, free, used and reserved are believed: total first, then free, because drivers
+ * agree on what these mean. `used` has been printed with and without `reserved` in it (NVML changed
+ * its mind), so it is computed wherever free is known.
  */
 static void balance_device(struct plim_device_sample *d)
 {
@@ -113,8 +113,8 @@ void plim_sample_balance(struct plim_sample *sample)
     plim_vec_foreach (d, &sample->devices) {
         balance_device(d);
     }
-    /* Lists and totals are read one after the other: a process may have grown in between, or share memory that is
-     * listed twice. What does not fit into `used` is not counted. */
+    /* Lists and totals are read one after the other: a process may have grown in between, or share
+     * memory that is listed twice. What does not fit into `used` is not counted. */
     for (uint32_t i = 0; i < sample->devices.n; i++) {
         struct plim_device_sample *d = &sample->devices.items[i];
         uint64_t left = plim_has_figure(d, PLIM_FIGURE_USED) ? d->figure[PLIM_FIGURE_USED] : 0;

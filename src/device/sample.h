@@ -5,13 +5,13 @@
 /*
  * One look at all devices of this machine: what each holds, and which process holds it.
  *
- *   figure   one number of a device; it counts only when its bit in `valid` is set. Unsupported is not 0
+ *   figure   one number of a device; it counts only when its bit in `valid` is set. Unknown is not 0
  *   use      one process on one device
  *   facts    what /proc says of a process that uses a device
  *   sample   all of these at one time
  *
  * Books of a device, after plim_sample_balance(); plim_sample_check() verifies them:
- *   used + free + reserved = total           (reserved as 0 when unknown; used is what somebody holds)
+ *   used + free + reserved = total           (an unknown reserve is 0)
  *   counted bytes of all uses + unknown = used
  * A driver's figures that contradict each other set `odd`: they are then what can be saved of them.
  * Order of devices: by vendor, then the vendor's own (NVML: PCI bus, which is not CUDA's order).
@@ -158,8 +158,9 @@ static inline void plim_set_figure(struct plim_device_sample *d, enum plim_figur
     d->valid |= UINT64_C(1) << figure;
 }
 
-/** plim_sample_add_use() - a use as the driver lists it; the same process and instance twice is one use, with the
- * greater bytes (a process that computes and draws is in two lists). Errors: PLIM_E_NOMEM. */
+/** plim_sample_add_use() - a use as the driver lists it; the same process and instance twice is one
+ * use, with the greater bytes (a process that computes and draws is in two lists). Errors:
+ * PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim_sample_add_use(struct plim_sample *sample,
                                                    const struct plim_process_use *use,
                                                    struct plim_err *err);
@@ -170,7 +171,8 @@ void plim_sample_balance(struct plim_sample *sample);
 /** plim_sample_check() - whether the books come out and nothing is impossible. */
 bool plim_sample_check(const struct plim_sample *sample);
 
-/** plim_sample_unknown() - used bytes of a device that belong to no listed process; false: not known. */
+/** plim_sample_unknown() - used bytes of a device that belong to no listed process; false: not
+ * known. */
 bool plim_sample_unknown(const struct plim_sample *sample, uint32_t device, uint64_t *bytes);
 
 /** plim_sample_process() - the facts of a pid, or NULL. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* All vendors together, the host's memory, and the facts of every process that holds something. See sampler.h. */
+/* All vendors together, the host's memory, and the facts of every process that holds something. See
+ * sampler.h. */
 
 #include "device/sampler.h"
 

@@ -3,11 +3,12 @@
 #define PLIM_DEVICE_SAMPLER_H
 
 /*
- * Taking samples: every vendor's way of telling, behind one table, with a limit on how long a driver may think.
+ * Taking samples: every vendor's way of telling, behind one table, with a limit on how long a
+ * driver may think.
  *
- *   vendor    one way to ask: NVML; DRM (sysfs and fdinfo: amdgpu, Intel, others); a script file for tests
- *   worker    the thread in which a vendor is asked. A driver call that does not return keeps its worker for
- *             itself; samples go on without it, with the devices marked `hung`, and when it returns it is asked again
+ *   vendor    one way to ask: NVML; DRM (sysfs and fdinfo: amdgpu, Intel, others); a script file
+ *   worker    the thread in which a vendor is asked. A driver call that does not return keeps its
+ *             worker; samples go on without it, with the devices marked `hung`, until it returns
  *
  * A sampler keeps the drivers open: opening NVML costs up to a second, asking it a millisecond.
  * Threads: a sampler belongs to one thread. Not usable in a forked child: open a new one there.
@@ -25,8 +26,8 @@ struct plim_sampler_options {
     uint64_t timeout_ns; /* that a driver may think; 0: two seconds */
 };
 
-/** plim_sampler_open() - drivers are opened by the first sample. Errors: PLIM_E_NOINPUT no such script; PLIM_E_NOMEM;
- * PLIM_E_OS no thread. */
+/** plim_sampler_open() - drivers are opened by the first sample. Errors: PLIM_E_NOINPUT no such
+ * script; PLIM_E_NOMEM; PLIM_E_OS no thread. */
 PLIM_MUST_USE enum plim_status plim_sampler_open(const struct plim_sampler_options *options,
                                                  struct plim_sampler **out, struct plim_err *err);
 
@@ -34,12 +35,14 @@ PLIM_MUST_USE enum plim_status plim_sampler_open(const struct plim_sampler_optio
  * plim_sampler_take() - look at all devices. A machine without any gives an empty sample.
  * @out: reset first; balanced, with facts of every process in it.
  * Errors: PLIM_E_NOMEM. What a driver does not tell is a state of the device, not an error.
- * Cost: NVML about 1 ms for eight devices; /proc 50 µs for each process; at most `timeout_ns`, once.
+ * Cost: NVML about 1 ms for eight devices; /proc 50 µs for each process; at most `timeout_ns`,
+ * once.
  */
 PLIM_MUST_USE enum plim_status plim_sampler_take(struct plim_sampler *sampler,
                                                  struct plim_sample *out, struct plim_err *err);
 
-/** plim_sampler_close() - NULL is allowed. A worker that hangs is left to itself and cleans up when it returns. */
+/** plim_sampler_close() - NULL is allowed. A worker that hangs is left to itself and cleans up when
+ * it returns. */
 void plim_sampler_close(struct plim_sampler *sampler);
 
 /** plim_process_read() - facts of a process from /proc; false when it is gone. */

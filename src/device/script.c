@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A vendor that answers from a file of "plimsoll.sample/1" lines, one for each question, the last one again and again:
- * for tests, and to look at recorded samples with the tools for live ones. A line of the form `hang SECONDS` answers
- * that much later, as a driver in trouble does.
+ * A vendor that answers from a file of "plimsoll.sample/1" lines, one for each question, the last
+ * one again and again: for tests, and to look at recorded samples with the tools for live ones. A
+ * line of the form `hang SECONDS` answers that much later, as a driver in trouble does.
  */
 
 #include "base/file.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A thread that asks a driver, and that can be left behind. Worker and owner share one struct, freed by whoever lets
- * go of it last. The worker fills its own sample; the owner copies it when it is done.
+ * A thread that asks a driver, and that can be left behind. Worker and owner share one struct,
+ * freed by whoever lets go of it last. The worker fills its own sample; the owner copies it when it
+ * is done.
  */
 
 #include "base/num.h"
@@ -133,7 +134,8 @@ static struct timespec deadline(uint64_t timeout_ns)
     return t;
 }
 
-/* Move what the worker found to the owner's sample: device indices shift by what is there already. */
+/* Move what the worker found to the owner's sample: device indices shift by what is there already.
+ * */
 static enum plim_status append(struct plim_sample *out, const struct plim_sample *from)
 {
     uint32_t base = (uint32_t)out->devices.n;

@@ -3,11 +3,12 @@
 /*
  * ustar (POSIX.1-1988), a head of 512 bytes before each file:
  *
- *   0 name[100]  100 mode[8]  108 uid[8]  116 gid[8]  124 size[12]  136 mtime[12]  148 checksum[8]  156 type
+ *   0 name[100]  100 mode[8]  108 uid[8]  116 gid[8]  124 size[12]  136 mtime[12]
+ *   148 checksum[8]  156 type
  *   157 link[100]  257 "ustar\0" "00"  265 user[32]  297 group[32]  345 prefix[155]
  *
- * Numbers are octal text. The checksum is the sum of all bytes of the head with its own eight as blanks. The
- * file's bytes follow, filled up to 512. Two blocks of zeros end the archive.
+ * Numbers are octal text. The checksum is the sum of all bytes of the head with its own eight as
+ * blanks. The file's bytes follow, filled up to 512. Two blocks of zeros end the archive.
  */
 
 #include "incident/archive.h"

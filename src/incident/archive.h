@@ -3,11 +3,12 @@
 #define PLIM_INCIDENT_ARCHIVE_H
 
 /*
- * The archive form of an incident: POSIX ustar inside one zstd frame, one folder with regular files in it.
+ * The archive form of an incident: POSIX ustar inside one zstd frame, one folder with regular files
+ * in it.
  *
- * Reading treats it as hostile: anything but regular files in one folder is refused, as are names that lead
- * elsewhere, names that stand twice, damaged heads, and more than the limits below. Nothing is ever unpacked to
- * disk: members are read as a stream.
+ * Reading treats it as hostile: anything but regular files in one folder is refused, as are names
+ * that lead elsewhere, names that stand twice, damaged heads, and more than the limits below.
+ * Nothing is ever unpacked to disk: members are read as a stream.
  * Threads: a reader belongs to one thread.
  */
 
@@ -20,9 +21,9 @@
 #define PLIM_ARCHIVE_NAME    100u                      /* bytes of "FOLDER/FILE", NUL included */
 
 /**
- * plim_archive_write() - the regular files of `folder` as TOP/name into `path`, replaced whole or not at all.
- * Owners are not recorded. Errors: PLIM_E_NOINPUT, PLIM_E_CREATE, PLIM_E_IO, PLIM_E_RANGE a file or a name is too
- * long, PLIM_E_NOMEM.
+ * plim_archive_write() - the regular files of `folder` as TOP/name into `path`, replaced whole or
+ * not at all. Owners are not recorded. Errors: PLIM_E_NOINPUT, PLIM_E_CREATE, PLIM_E_IO,
+ * PLIM_E_RANGE a file or a name is too long, PLIM_E_NOMEM.
  */
 PLIM_MUST_USE enum plim_status plim_archive_write(const char *folder, const char *top,
                                                   const char *path, struct plim_err *err);
@@ -44,7 +45,8 @@ struct plim_archive {
 PLIM_MUST_USE enum plim_status plim_archive_open(const char *path, struct plim_archive *out,
                                                  struct plim_err *err);
 
-/** plim_archive_from() - the same from a source, which the archive then owns (closed also on error). */
+/** plim_archive_from() - the same from a source, which the archive then owns (closed also on
+ * error). */
 PLIM_MUST_USE enum plim_status plim_archive_from(struct plim_source file, struct plim_archive *out,
                                                  struct plim_err *err);
 void plim_archive_close(struct plim_archive *archive);

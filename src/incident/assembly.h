@@ -3,9 +3,9 @@
 #define PLIM_INCIDENT_ASSEMBLY_H
 
 /*
- * One incident in the making: shared by the steps, each in a file of its own, in this order:
- * pieces read (pieces.c), cleaned copies made (clean.c), judged (judge.c), described (manifest.c), moved to its
- * final name (make.c). Everything made is written to the `.part` folder first.
+ * One incident in the making: shared by the steps, each in a file of its own, in this order: pieces
+ * read (pieces.c), cleaned copies made (clean.c), judged (judge.c), described (manifest.c), moved
+ * to its final name (make.c). Everything made is written to the `.part` folder first.
  * Threads: one.
  */
 
@@ -41,19 +41,20 @@ struct plim_assembly {
 
 /** plim__assembly_note() - add a note; it goes through the redaction. */
 PLIM_MUST_USE enum plim_status plim__assembly_note(struct plim_assembly *a, struct plim_err *err,
-                                          const char *fmt, ...) PLIM_PRINTF(3, 4);
+                                                   const char *fmt, ...) PLIM_PRINTF(3, 4);
 
 /** plim__part_path() - arena: a file in the folder. */
 const char *plim__part_path(const struct plim_assembly *a, const char *file);
 
-/** plim__clean() - clean copies of snapshots, message, trace and samples. Errors: of writing, PLIM_E_NOMEM; a piece
- * that cannot be read or cleaned is left out and noted. */
+/** plim__clean() - clean copies of snapshots, message, trace and samples. Errors: of writing,
+ * PLIM_E_NOMEM; a piece that cannot be read or cleaned is left out and noted. */
 PLIM_MUST_USE enum plim_status plim__clean(struct plim_assembly *a, struct plim_err *err);
 
 /** plim__judge_incident() - diagnosis.md, diagnosis.json, a->verdict. Errors: the same. */
 PLIM_MUST_USE enum plim_status plim__judge_incident(struct plim_assembly *a, struct plim_err *err);
 
-/** plim__describe() - removed.json, and incident.json as the last file. Errors: of writing, PLIM_E_NOMEM. */
+/** plim__describe() - removed.json, and incident.json as the last file. Errors: of writing,
+ * PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim__describe(struct plim_assembly *a, struct plim_err *err);
 
 /** plim__uptime_ns() - from the start of the failing process to the failure; 0 unknown. */

@@ -3,7 +3,8 @@
 #define PLIM_INCIDENT_BUNDLE_H
 
 /*
- * Reading a finished incident, folder or archive: its manifest and its files by name. It may come from a stranger.
+ * Reading a finished incident, folder or archive: its manifest and its files by name. It may come
+ * from a stranger.
  * Threads: independent calls are independent.
  */
 
@@ -34,14 +35,15 @@ struct plim_bundle {
     PLIM_VEC(const char *) notes;
 };
 
-/** plim_bundle_is() - whether a path looks like an incident: a folder with incident.json in it, or a zstd file
- * with a tar archive inside. Reads a few bytes; says nothing about what else is in it. */
+/** plim_bundle_is() - whether a path looks like an incident: a folder with incident.json in it, or
+ * a zstd file with a tar archive inside. Reads a few bytes; says nothing about what else is in it.
+ * */
 bool plim_bundle_is(const char *path);
 
 /**
  * plim_bundle_open() - read the manifest.
- * Errors: PLIM_E_NOINPUT; PLIM_E_DATA no manifest, or not one of an incident; those of the archive (archive.h).
- * Free with plim_bundle_fini().
+ * Errors: PLIM_E_NOINPUT; PLIM_E_DATA no manifest, or not one of an incident; those of the archive
+ * (archive.h). Free with plim_bundle_fini().
  */
 PLIM_MUST_USE enum plim_status plim_bundle_open(const char *path, struct plim_arena *arena,
                                                 struct plim_bundle *out, struct plim_err *err);
@@ -49,12 +51,14 @@ void plim_bundle_fini(struct plim_bundle *bundle);
 
 /**
  * plim_bundle_source() - a file of the incident as a source. @name: one without a slash.
- * Errors: PLIM_E_NOTFOUND; PLIM_E_UNSAFE a link or a name that leads elsewhere; those of the archive.
+ * Errors: PLIM_E_NOTFOUND; PLIM_E_UNSAFE a link or a name that leads elsewhere; those of the
+ * archive.
  */
 PLIM_MUST_USE enum plim_status plim_bundle_source(const char *path, const char *name,
                                                   struct plim_source *out, struct plim_err *err);
 
-/** plim_bundle_text() - a whole file of at most `limit` bytes; arena, NUL behind. Errors: also PLIM_E_BUDGET. */
+/** plim_bundle_text() - a whole file of at most `limit` bytes; arena, NUL behind. Errors: also
+ * PLIM_E_BUDGET. */
 PLIM_MUST_USE enum plim_status plim_bundle_text(const char *path, const char *name, uint64_t limit,
                                                 struct plim_arena *arena, struct plim_str *out,
                                                 struct plim_err *err);

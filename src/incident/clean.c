@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * From pieces to files that may be given away. A snapshot is copied first and cleaned in the copy, so that this can
- * be done again from the beginning at any time.
+ * From pieces to files that may be given away. A snapshot is copied first and cleaned in the copy,
+ * so that this can be done again from the beginning at any time.
  */
 
 #include "incident/assembly.h"
@@ -25,7 +25,8 @@
 #define TRACE_BYTES    (UINT64_C(64) << 20)  /* of a recording that is kept whole */
 #define TRACE_LAST_NS  UINT64_C(60000000000) /* kept of a longer one */
 
-enum plim_status plim__assembly_note(struct plim_assembly *a, struct plim_err *err, const char *fmt, ...)
+enum plim_status plim__assembly_note(struct plim_assembly *a, struct plim_err *err, const char *fmt,
+                                     ...)
 {
     char text[512];
     va_list args;
@@ -70,7 +71,8 @@ static enum plim_status clean_pickle(struct plim_assembly *a, const char *path, 
     return st;
 }
 
-/* The file that is kept. On trouble with its content nothing is kept, and the original is judged. */
+/* The file that is kept. On trouble with its content nothing is kept, and the original is judged.
+ * */
 static enum plim_status keep_snapshot(struct plim_assembly *a, struct plim_kept *kept,
                                       const char *name, struct plim_err *err)
 {
@@ -84,7 +86,7 @@ static enum plim_status keep_snapshot(struct plim_assembly *a, struct plim_kept 
         (void)unlink(temporary);
         plim_redact_note(&a->redactor, name, PLIM_PRIVATE_FILE, 1);
         return plim__assembly_note(a, err, "%s is left out: it could not be cleaned (%s)", name,
-                          why.message);
+                                   why.message);
     }
     if (st == PLIM_OK && rename(temporary, final) != 0) {
         st = plim__fail_errno(&why, PLIM_E_IO, errno, "cannot write '%.150s'", final);
@@ -108,7 +110,8 @@ static enum plim_status clean_snapshot(struct plim_assembly *a, size_t index, st
     struct stat info;
     kept.judged_path = plim_arena_sayf(a->arena, "%s/snapshot.pickle", drop->folder);
     if (drop->half) {
-        PLIM_TRY(plim__assembly_note(a, err, "process %d died while it wrote what it knew", drop->pid));
+        PLIM_TRY(
+            plim__assembly_note(a, err, "process %d died while it wrote what it knew", drop->pid));
     }
     if (lstat(kept.judged_path, &info) != 0 || !S_ISREG(info.st_mode)) {
         return PLIM_OK;
@@ -123,7 +126,7 @@ static enum plim_status clean_snapshot(struct plim_assembly *a, size_t index, st
     if ((uint64_t)info.st_size > most) {
         plim_redact_note(&a->redactor, name, PLIM_PRIVATE_FILE, 1);
         PLIM_TRY(plim__assembly_note(a, err, "%s is left out: it is larger than %llu MiB", name,
-                            (unsigned long long)(most >> 20)));
+                                     (unsigned long long)(most >> 20)));
     } else {
         PLIM_TRY(keep_snapshot(a, &kept, name, err));
     }
@@ -214,7 +217,7 @@ static enum plim_status clean_trace(struct plim_assembly *a, struct plim_err *er
     if (st == PLIM_E_NOINPUT || st == PLIM_E_DATA || st == PLIM_E_TRUNCATED ||
         st == PLIM_E_UNSUPPORTED) {
         (void)unlink(to);
-        return plim__note(a, err, "the recording could not be read: %s", why.message);
+        return plim__assembly_note(a, err, "the recording could not be read: %s", why.message);
     }
     if (st != PLIM_OK) {
         if (err != NULL) {
@@ -223,8 +226,9 @@ static enum plim_status clean_trace(struct plim_assembly *a, struct plim_err *er
         return st;
     }
     a->trace = cut ? o->trace : to;
-    return cut ? plim__note(a, err, "trace.plt has the last %u seconds of a longer recording",
-                            (unsigned)(TRACE_LAST_NS / UINT64_C(1000000000)))
+    return cut ? plim__assembly_note(a, err,
+                                     "trace.plt has the last %u seconds of a longer recording",
+                                     (unsigned)(TRACE_LAST_NS / UINT64_C(1000000000)))
                : PLIM_OK;
 }
 

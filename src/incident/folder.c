@@ -239,6 +239,13 @@ enum plim_status plim__incident_limit(const char *dir, uint64_t max_count, uint6
     return st;
 }
 
+uint64_t plim__now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
 bool plim__process_lives(int pid)
 {
     return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);

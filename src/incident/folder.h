@@ -3,8 +3,8 @@
 #define PLIM_INCIDENT_FOLDER_H
 
 /*
- * Folders and files of incidents: names, locks, moving, removing, limits. Symbolic links are never followed
- * into: what is removed or counted is what lies inside the folder itself.
+ * Folders and files of incidents: names, locks, moving, removing, limits. Symbolic links are never
+ * followed into: what is removed or counted is what lies inside the folder itself.
  * Threads: independent folders are independent.
  */
 
@@ -24,14 +24,15 @@ struct plim_names {
 /** plim__folder_make() - the folder and those above it, mode 0700. Errors: PLIM_E_CREATE. */
 PLIM_MUST_USE enum plim_status plim__folder_make(const char *path, struct plim_err *err);
 
-/** plim__folder_names() - names in a folder that begin so, sorted; none when the folder is not there.
+/** plim__folder_names() - names in a folder that begin so, sorted; none when the folder is not
+ * there.
  * Errors: PLIM_E_NOMEM, PLIM_E_BUDGET beyond 100,000 names. */
 PLIM_MUST_USE enum plim_status plim__folder_names(const char *path, const char *prefix,
                                                   struct plim_arena *arena, struct plim_names *out,
                                                   struct plim_err *err);
 
-/** plim__folder_lock() - an open descriptor that holds the folder's lock, or -1 when somebody else has it
- * (without `wait`) or it is not there. Close it to unlock. */
+/** plim__folder_lock() - an open descriptor that holds the folder's lock, or -1 when somebody else
+ * has it (without `wait`) or it is not there. Close it to unlock. */
 int plim__folder_lock(const char *path, bool wait);
 
 /** plim__folder_remove() - the folder or file and what is in it; what cannot be removed stays. */
@@ -56,10 +57,13 @@ const char *plim__incident_name(struct plim_arena *arena, enum plim_incident_kin
 /** plim__time_text() - "2026-11-29T20:05:12Z", arena. */
 const char *plim__time_text(struct plim_arena *arena, uint64_t time_ns);
 
-/** plim__incident_limit() - remove the oldest finished incidents in `dir` until at most so many and so many
- * bytes are left; the newest one always stays. */
+/** plim__incident_limit() - remove the oldest finished incidents in `dir` until at most so many and
+ * so many bytes are left; the newest one always stays. */
 PLIM_MUST_USE enum plim_status plim__incident_limit(const char *dir, uint64_t max_count,
                                                     uint64_t max_bytes, struct plim_err *err);
+
+/** plim__now_ns() - since 1970. */
+uint64_t plim__now_ns(void);
 
 /** plim__process_lives() - whether a process of this number is there. */
 bool plim__process_lives(int pid);

@@ -3,17 +3,18 @@
 #define PLIM_INCIDENT_INCIDENT_H
 
 /*
- * Incident bundles: from the pieces that a failing program left behind to one folder with a finished
- * diagnosis and nothing private in it. The layout on disk, and who writes what, is docs/format/incident.md.
+ * Incident bundles: from the pieces that a failing program left behind to one folder with a
+ * finished diagnosis and nothing private in it. The layout on disk, and who writes what, is
+ * docs/format/incident.md.
  *
  *   drop       what one failing process wrote itself: a snapshot and facts.json
- *   parts      what the owner of the program knows besides: how it ended, its standard error, a trace
+ *   parts      what the owner of the program knows besides: how it ended, what it said, a trace
  *   incident   the finished folder
  *
- * An owner (`plimsoll record`) calls plim_incident_make() at a failure; everybody else leaves drops and runs
- * `plimsoll incident --finish DIR`, which is plim_incident_finish(). Both are restartable: the pieces go to
- * disk first, and what is made of them can be made again.
- * Nothing is printed. Linux only. Threads: independent folders are independent; one folder is locked.
+ * An owner (`plimsoll record`) calls plim_incident_make() at a failure; everybody else leaves drops
+ * and runs `plimsoll incident --finish DIR`, which is plim_incident_finish(). Both are restartable:
+ * the pieces go to disk first, and what is made of them can be made again. Nothing is printed.
+ * Linux only. Threads: independent folders are independent; one folder is locked.
  */
 
 #include "base/arena.h"
@@ -41,7 +42,8 @@ const char *plim_incident_kind_text(enum plim_incident_kind kind);
 #define PLIM_INCIDENT_OWNER_VARIABLE "PLIMSOLL_INCIDENT_OWNER" /* pid: it finishes the drops */
 #define PLIM_INCIDENT_DIR_DEFAULT    "plimsoll-incidents"
 
-/** plim_incident_folder() - the one that was named, else the one of the environment, else the default. */
+/** plim_incident_folder() - the one that was named, else the one of the environment, else the
+ * default. */
 const char *plim_incident_folder(const char *named);
 
 struct plim_incident_options {
@@ -72,9 +74,9 @@ struct plim_incident_parts {
 /**
  * plim_incident_make() - an incident of the parts and of every complete drop in options->dir.
  * @path: (arena) the finished folder or file.
- * Errors: PLIM_E_CREATE, PLIM_E_IO the folder cannot be written (a full disk: the pieces that were written
- * stay, as `.part`, for plim_incident_finish()); PLIM_E_NOMEM. A piece that cannot be read is a note in the
- * incident, not an error.
+ * Errors: PLIM_E_CREATE, PLIM_E_IO the folder cannot be written (a full disk: the pieces that were
+ * written stay, as `.part`, for plim_incident_finish()); PLIM_E_NOMEM. A piece that cannot be read
+ * is a note in the incident, not an error.
  * Cost: that of reading and judging the snapshots; seconds for millions of events.
  */
 PLIM_MUST_USE enum plim_status plim_incident_make(const struct plim_incident_options *options,
@@ -83,8 +85,9 @@ PLIM_MUST_USE enum plim_status plim_incident_make(const struct plim_incident_opt
                                                   struct plim_err *err);
 
 /**
- * plim_incident_prepare() - only what has to be done at once: the pieces go into a `.part` folder, from which
- * plim_incident_finish(), perhaps in another process, makes the incident. Errors: as plim_incident_make().
+ * plim_incident_prepare() - only what has to be done at once: the pieces go into a `.part` folder,
+ * from which plim_incident_finish(), perhaps in another process, makes the incident. Errors: as
+ * plim_incident_make().
  */
 PLIM_MUST_USE enum plim_status plim_incident_prepare(const struct plim_incident_options *options,
                                                      const struct plim_incident_parts *parts,
@@ -92,10 +95,11 @@ PLIM_MUST_USE enum plim_status plim_incident_prepare(const struct plim_incident_
                                                      struct plim_err *err);
 
 /**
- * plim_incident_finish() - finish what lies in options->dir: `.part` folders that nobody works on, and drops
- * that no incident has taken yet, all of these together as one incident.
+ * plim_incident_finish() - finish what lies in options->dir: `.part` folders that nobody works on,
+ * and drops that no incident has taken yet, all of these together as one incident.
  * @paths: receives (arena) each incident that was finished.
- * Errors: as plim_incident_make(); one that cannot be finished does not keep others from being finished.
+ * Errors: as plim_incident_make(); one that cannot be finished does not keep others from being
+ * finished.
  */
 struct plim_incident_paths {
     PLIM_VEC(const char *) list;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The diagnosis of an incident: every snapshot with the message and the facts that belong to it; without a snapshot
- * the message alone; without both, how the program ended. What is read here is the cleaned material, so that the
- * diagnosis can be made again from the finished folder.
+ * The diagnosis of an incident: every snapshot with the message and the facts that belong to it;
+ * without a snapshot the message alone; without both, how the program ended. What is read here is
+ * the cleaned material, so that the diagnosis can be made again from the finished folder.
  */
 
 #include "incident/assembly.h"
@@ -203,8 +203,8 @@ static void take_verdict(struct plim_assembly *a, const struct plim_verdict *v)
     a->verdict.summary = plim_arena_sayf(a->arena, "%s", v->summary != NULL ? v->summary : "");
 }
 
-/* What was seen from outside just before: memory of other processes. Only where it is plain which device it was:
- * the program may count its devices in another order. */
+/* What was seen from outside just before: memory of other processes. Only where it is plain which
+ * device it was: the program may count its devices in another order. */
 static void add_seen(const struct plim_assembly *a, struct plim_facts *facts)
 {
     const struct plim_sample *last = plim__last_sample(&a->seconds);
@@ -232,7 +232,8 @@ static enum plim_status read_snapshot(const struct plim_assembly *a, const char 
     return PLIM_OK;
 }
 
-/* Judge a snapshot or a recording. @facts: what is known besides. A reason why it says nothing goes to *why. The first one that is judged gives the verdict and diagnosis.json. */
+/* Judge a snapshot or a recording. @facts: what is known besides. A reason why it says nothing goes
+ * to *why. The first one that is judged gives the verdict and diagnosis.json. */
 static enum plim_status judge_file(struct plim_assembly *a, const char *path,
                                    struct plim_facts facts, const struct told *told,
                                    const char *title, struct plim_verdict *verdict,
@@ -282,7 +283,7 @@ static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept
         judge_file(a, kept->judged_path, facts, told, title, &verdict, md, json, &why);
     if (st != PLIM_OK) {
         return plim__assembly_note(a, err, "the snapshot of process %d says nothing: %s", drop->pid,
-                          why.message);
+                                   why.message);
     }
     kept->judged = true;
     kept->cls = verdict.cls;
@@ -290,7 +291,8 @@ static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept
     return PLIM_OK;
 }
 
-/* The recording stands for a snapshot when there is none; it sees only what goes through the driver. */
+/* The recording stands for a snapshot when there is none; it sees only what goes through the
+ * driver. */
 static enum plim_status judge_trace(struct plim_assembly *a, const struct told *told,
                                     struct plim_buf *md, struct plim_buf *json,
                                     struct plim_err *err)
@@ -299,8 +301,9 @@ static enum plim_status judge_trace(struct plim_assembly *a, const struct told *
     struct plim_verdict verdict;
     struct plim_err why = {0};
     enum plim_status st = judge_file(a, a->trace, facts, told, "", &verdict, md, json, &why);
-    return st == PLIM_OK ? PLIM_OK
-                         : plim__note(a, err, "the recording says nothing: %s", why.message);
+    return st == PLIM_OK
+               ? PLIM_OK
+               : plim__assembly_note(a, err, "the recording says nothing: %s", why.message);
 }
 
 /* Neither a snapshot nor words about memory: what the ending tells. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the samples before the failure tell: who held how much of each device, and how that changed. */
+/* What the samples before the failure tell: who held how much of each device, and how that changed.
+ * */
 
 #include "incident/last_seconds.h"
 
@@ -59,7 +60,8 @@ const struct plim_sample *plim__last_sample(const struct plim_last_seconds *s)
     return s->n == 0 ? NULL : s->n == 1 ? &s->first : &s->last;
 }
 
-/* Whether a process is one of the program's: it dropped something, it is the program, or a child of these. */
+/* Whether a process is one of the program's: it dropped something, it is the program, or a child of
+ * these. */
 static bool is_ours(const struct plim_assembly *a, const struct plim_sample *sample, uint32_t pid,
                     unsigned depth)
 {

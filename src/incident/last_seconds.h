@@ -27,7 +27,8 @@ void plim__last_seconds_fini(struct plim_last_seconds *seconds);
 /** plim__last_sample() - the last one, or NULL. */
 const struct plim_sample *plim__last_sample(const struct plim_last_seconds *seconds);
 
-/* Who holds a device: the program and its children, other listed processes, nobody that is listed. */
+/* Who holds a device: the program and its children, other listed processes, nobody that is listed.
+ * */
 struct plim_holders {
     uint64_t ours, others, unknown;
     bool known;

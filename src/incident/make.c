@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Making and finishing incidents. Everything is first put on disk under `.part`; finishing works from there and can
- * be repeated. See incident.h and docs/format/incident.md.
+ * Making and finishing incidents. Everything is first put on disk under `.part`; finishing works
+ * from there and can be repeated. See incident.h and docs/format/incident.md.
  */
 
 #include "base/file.h"
@@ -15,7 +15,6 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define COUNT_DEFAULT UINT64_C(20)
@@ -212,8 +211,9 @@ static enum plim_status new_part(const struct plim_incident_options *options,
 }
 
 /*
- * In this order, so that whenever this process dies nothing is lost or taken twice: a folder without parts.json is
- * taken apart again (give_back), one with it is finished. What is moved behind it lies where it was until then.
+ * In this order, so that whenever this process dies nothing is lost or taken twice: a folder
+ * without parts.json is taken apart again (give_back), one with it is finished. What is moved
+ * behind it lies where it was until then.
  */
 static enum plim_status put_pieces(const struct plim_incident_options *options,
                                    const struct plim_incident_parts *parts,
@@ -285,14 +285,8 @@ enum plim_status plim_incident_prepare(const struct plim_incident_options *optio
 
 /* ---- finishing what lies there ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
-/* A `.part` folder that died before parts.json was written: its drops go back, and the rest is gone. */
+/* A `.part` folder that died before parts.json was written: its drops go back, and the rest is
+ * gone. */
 static enum plim_status give_back(const struct plim_incident_options *options, const char *part,
                                   struct plim_arena *arena, struct plim_err *err)
 {
@@ -355,7 +349,7 @@ static enum plim_status finish_drops(const struct plim_incident_options *options
         struct plim_incident_options own = *options;
         struct plim_incident_parts parts = {
             .kind = first.kind,
-            .time_ns = first.time_ns != 0 ? first.time_ns : now_ns(),
+            .time_ns = first.time_ns != 0 ? first.time_ns : plim__now_ns(),
             .started_ns = first.started_ns,
             .pid = first.pid != 0 ? first.pid
                                   : atoi(drops.list.items[0] +

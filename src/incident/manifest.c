@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* incident.json ("plimsoll.incident/1", docs/schema/incident.json) and removed.json: the last files of an incident. */
+/* incident.json ("plimsoll.incident/1", docs/schema/incident.json) and removed.json: the last files
+ * of an incident. */
 
 #include "incident/assembly.h"
 
@@ -8,6 +9,7 @@
 #include "base/jsonw.h"
 #include "base/num.h"
 #include "incident/folder.h"
+#include "report/json.h"
 
 #define XXH_INLINE_ALL
 #include <signal.h>
@@ -252,18 +254,6 @@ static enum plim_status files(struct plim_assembly *a, struct plim_jsonw *w, str
 
 /* ---- the whole ---- */
 
-static void verdict(struct plim_assembly *a, struct plim_jsonw *w)
-{
-    const char *sub = plim_subclass_text(a->verdict.subclass);
-    plim_jsonw_key(w, "verdict");
-    plim_jsonw_object(w);
-    plim_jsonw_kv_text(w, "class", plim_class_text(a->verdict.cls));
-    plim_jsonw_kv_text(w, "subclass", *sub != '\0' ? sub : NULL);
-    plim_jsonw_kv_real(w, "confidence", a->verdict.confidence);
-    plim_jsonw_kv_text(w, "summary", a->verdict.summary);
-    plim_jsonw_end(w);
-}
-
 static void head(struct plim_assembly *a, struct plim_jsonw *w)
 {
     const struct plim_facts_file *o = &a->pieces.owner;
@@ -292,7 +282,7 @@ static enum plim_status manifest(struct plim_assembly *a, struct plim_jsonw *w,
         pairs(a, w, &a->pieces.drops.items[0].tags);
     }
     plim_jsonw_end(w);
-    verdict(a, w);
+    plim_json_verdict(w, &a->verdict);
     plim_jsonw_key(w, "snapshots");
     plim_jsonw_array(w);
     plim_vec_foreach (kept, &a->kept) {
@@ -331,8 +321,8 @@ enum plim_status plim__describe(struct plim_assembly *a, struct plim_err *err)
     struct plim_buf buf = {0};
     struct plim_jsonw w;
     plim_jsonw_init(&w, &buf, false);
-    /* The manifest's own removals must be in removed.json, whose hash must be in the manifest: so the
-     * list of files comes last. */
+    /* The manifest's own removals must be in removed.json, whose hash must be in the manifest: so
+     * the list of files comes last. */
     enum plim_status st = manifest(a, &w, err);
     st = st == PLIM_OK ? write_removed(a, err) : st;
     st = st == PLIM_OK ? files(a, &w, err) : st;

@@ -81,7 +81,8 @@ static enum plim_status pairs_of(const json_t *object, const char *key, struct p
     return PLIM_OK;
 }
 
-/* Of an environment only what is on the list goes any further, and nothing that we put there ourselves. */
+/* Of an environment only what is on the list goes any further, and nothing that we put there
+ * ourselves. */
 static void keep_harmless(struct plim_pairs *list)
 {
     size_t kept = 0;

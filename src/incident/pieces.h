@@ -3,8 +3,8 @@
 #define PLIM_INCIDENT_PIECES_H
 
 /*
- * What an incident is made of, as it lies in the folder raw/: the facts of each drop (facts.json) and of the owner
- * (parts.json). Both are objects with the same keys; see docs/format/incident.md.
+ * What an incident is made of, as it lies in the folder raw/: the facts of each drop (facts.json)
+ * and of the owner (parts.json). Both are objects with the same keys; see docs/format/incident.md.
  * Reading is strict about what matters and deaf to what it does not know. Strings are arena-owned.
  */
 
@@ -54,18 +54,20 @@ struct plim_pieces {
     const char *raw;                        /* the folder */
 };
 
-/** plim__facts_read() - one facts.json or parts.json. Errors: PLIM_E_NOINPUT, PLIM_E_DATA, PLIM_E_BUDGET more than
- * 1 MiB, PLIM_E_NOMEM. */
+/** plim__facts_read() - one facts.json or parts.json. Errors: PLIM_E_NOINPUT, PLIM_E_DATA,
+ * PLIM_E_BUDGET more than 1 MiB, PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim__facts_read(const char *path, struct plim_arena *arena,
                                                 struct plim_facts_file *out, struct plim_err *err);
 
-/** plim__pieces_read() - everything in `raw`. A drop without facts that can be read counts as `half`.
+/** plim__pieces_read() - everything in `raw`. A drop without facts that can be read counts as
+ * `half`.
  * Errors: as plim__facts_read() for parts.json. */
 PLIM_MUST_USE enum plim_status plim__pieces_read(const char *raw, struct plim_arena *arena,
                                                  struct plim_pieces *out, struct plim_err *err);
 void plim__pieces_fini(struct plim_pieces *pieces);
 
-/** plim__parts_write() - parts.json of what the owner knows; `facts` is what a drop said, or NULL. */
+/** plim__parts_write() - parts.json of what the owner knows; `facts` is what a drop said, or NULL.
+ * */
 PLIM_MUST_USE enum plim_status plim__parts_write(const char *path,
                                                  const struct plim_incident_parts *parts,
                                                  const char *project, struct plim_err *err);

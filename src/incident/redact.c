@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Applying the rules to text, command lines, environments and pickles; the list of what was removed. */
+/* Applying the rules to text, command lines, environments and pickles; the list of what was
+ * removed. */
 
 #include "incident/redact.h"
 
@@ -109,7 +110,8 @@ static bool is_harmless_value(const char *s)
            digits <= 20;
 }
 
-/* One argument behind the program. @name: of the option that it may be the value of; n letters, or none. */
+/* One argument behind the program. @name: of the option that it may be the value of; n letters, or
+ * none. */
 static const char *clean_argument(struct plim_redactor *r, const char *arg, const char *name,
                                   size_t n)
 {
@@ -230,7 +232,8 @@ static uint64_t little_endian(const char *p, size_t n)
     return v;
 }
 
-/* What follows an opcode: bytes of fixed size, then perhaps a body of that many bytes, or a line. */
+/* What follows an opcode: bytes of fixed size, then perhaps a body of that many bytes, or a line.
+ * */
 enum body {
     BODY_NONE,
     BODY_STRING, /* the operand is its length */

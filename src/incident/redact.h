@@ -9,8 +9,8 @@
  *   rule      finds spans that begin at one byte; all rules are in one table (redact_rules.c)
  *   identity  what is private here: user, home folder, host names, project
  *
- * The rules err on the side of taking too much. What they keep on purpose: figures, names of options,
- * module and function names, file names of source code and libraries, addresses (0x...).
+ * The rules err on the side of taking too much. What they keep on purpose: figures, names of
+ * options, module and function names, file names of source code and libraries, addresses (0x...).
  * Threads: one redactor belongs to one thread.
  */
 
@@ -68,26 +68,28 @@ struct plim_redactor {
 void plim_redactor_fini(struct plim_redactor *r);
 
 /**
- * plim_redact_text() - append `text` to `out` without its private pieces; `file` is where it will stand.
+ * plim_redact_text() - append `text` to `out` without its private pieces; `file` is where it will
+ * stand.
  * Cost: linear. Failure is sticky in `out`.
  */
 void plim_redact_text(struct plim_redactor *r, const char *file, struct plim_str text,
                       struct plim_buf *out);
 
-/** plim_redact_z() - the same for a short text: an arena-owned copy; "" when memory is out (the arena is then
- * `starved`). NULL stays NULL. */
+/** plim_redact_z() - the same for a short text: an arena-owned copy; "" when memory is out (the
+ * arena is then `starved`). NULL stays NULL. */
 const char *plim_redact_z(struct plim_redactor *r, const char *file, const char *text);
 
 /**
- * plim_redact_argv() - a command line: the program's base name, names of options, and values that are
- * numbers or plain words of options that name no secret stay; the rest becomes "<removed>".
+ * plim_redact_argv() - a command line: the program's base name, names of options, and values that
+ * are numbers or plain words of options that name no secret stay; the rest becomes "<removed>".
  * @argv: NULL-terminated; @out: (arena) [*n].
  */
 PLIM_MUST_USE enum plim_status plim_redact_argv(struct plim_redactor *r, const char *file,
                                                 const char *const *argv, const char ***out,
                                                 size_t *n, struct plim_err *err);
 
-/** plim_redact_keeps_variable() - whether an environment variable of this name is harmless and of use. */
+/** plim_redact_keeps_variable() - whether an environment variable of this name is harmless and of
+ * use. */
 bool plim_redact_keeps_variable(const char *name, size_t n);
 
 /** plim_redact_note() - count a removal that was made elsewhere. */
@@ -95,10 +97,10 @@ void plim_redact_note(struct plim_redactor *r, const char *file, enum plim_priva
                       uint64_t count);
 
 /**
- * plim_redact_pickle() - overwrite the private pieces of every string of a pickle in place with 'x'; a '/' in
- * them stays. The strings that give a snapshot its structure are left alone.
- * Errors: PLIM_E_DATA, PLIM_E_TRUNCATED it is no pickle of plain data up to its end: nothing of it should be
- * given away. Cost: linear.
+ * plim_redact_pickle() - overwrite the private pieces of every string of a pickle in place with
+ * 'x'; a '/' in them stays. The strings that give a snapshot its structure are left alone.
+ * Errors: PLIM_E_DATA, PLIM_E_TRUNCATED it is no pickle of plain data up to its end: nothing of it
+ * should be given away. Cost: linear.
  */
 PLIM_MUST_USE enum plim_status plim_redact_pickle(struct plim_redactor *r, const char *file,
                                                   char *bytes, size_t n, struct plim_err *err);
@@ -119,7 +121,8 @@ struct plim_span {
 bool plim__redact_next(const struct plim_identity *who, struct plim_str text, size_t from,
                        struct plim_span *span);
 
-/** plim__redact_is_secret_name() - whether a name of n letters is that of a secret: "HF_TOKEN", "api-key". */
+/** plim__redact_is_secret_name() - whether a name of n letters is that of a secret: "HF_TOKEN",
+ * "api-key". */
 bool plim__redact_is_secret_name(const char *name, size_t n);
 
 #endif

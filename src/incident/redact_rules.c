@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The rules that find private pieces in text: one table, tried in order at every place where a word can
- * begin. A rule looks at the text from there and says which bytes go and what stands for them.
+ * The rules that find private pieces in text: one table, tried in order at every place where a word
+ * can begin. A rule looks at the text from there and says which bytes go and what stands for them.
  *
  * Word: a run of letters, digits and "._-+@=~%". A rule never looks at what was already taken.
- * Sources: the beginnings of tokens are the ones that their issuers document for secret scanning (GitHub,
- * GitLab, Hugging Face, OpenAI, Slack, AWS, Google, NVIDIA, npm, PyPI, SendGrid); JSON Web Token: RFC 7519.
+ * Sources: the beginnings of tokens are the ones that their issuers document for secret scanning
+ * (GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS, Google, NVIDIA, npm, PyPI, SendGrid); JSON Web
+ * Token: RFC 7519.
  */
 
 #include "base/num.h"
@@ -340,7 +341,8 @@ static bool is_digits(const char *p, size_t n)
     return n > 0;
 }
 
-/* Between a secret's name and its value: blanks and quotes around one '=' or ':'; for an option a blank. */
+/* Between a secret's name and its value: blanks and quotes around one '=' or ':'; for an option a
+ * blank. */
 static size_t to_value(const struct view *v, size_t at, bool option)
 {
     size_t end = at;
@@ -401,8 +403,8 @@ static int letter_class(char c)
                                        : 3;
 }
 
-/* 32 letters or more: hexadecimal, or of changing kinds. In random letters more than every second one is of another
- * kind than the one before, in names made of words every third at most. */
+/* 32 letters or more: hexadecimal, or of changing kinds. In random letters more than every second
+ * one is of another kind than the one before, in names made of words every third at most. */
 static bool rule_random(const struct view *v, struct plim_span *span)
 {
     size_t n = run(v, v->at, is_random_letter);

@@ -3,7 +3,8 @@
 #define PLIM_INCIDENT_SAMPLE_LOG_H
 
 /*
- * The samples of the last seconds, kept in memory until something happens: what becomes samples.jsonl.
+ * The samples of the last seconds, kept in memory until something happens: what becomes
+ * samples.jsonl.
  * Threads: one.
  */
 
@@ -24,7 +25,8 @@ struct plim_sample_log {
     uint64_t bytes;
 };
 
-/** plim_sample_log_add() - keep it, and drop what is older than KEEP_NS before it. Errors: PLIM_E_NOMEM. */
+/** plim_sample_log_add() - keep it, and drop what is older than KEEP_NS before it. Errors:
+ * PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim_sample_log_add(struct plim_sample_log *log,
                                                    const struct plim_sample *sample,
                                                    struct plim_err *err);

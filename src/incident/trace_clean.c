@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Frame by frame: facts are taken apart and put together again, events are copied. See trace_clean.h. */
+/* Frame by frame: facts are taken apart and put together again, events are copied. See
+ * trace_clean.h. */
 
 #include "incident/trace_clean.h"
 

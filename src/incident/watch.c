@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TICK_NS   UINT64_C(1000000000)
@@ -42,14 +41,8 @@ struct plim_incident_watch {
     off_t log_start;         /* where it was when the program started */
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
-/* What the program writes to a file can be read again; what goes to a terminal or a pipe is gone. */
+/* What the program writes to a file can be read again; what goes to a terminal or a pipe is gone.
+ * */
 static void find_log(struct plim_incident_watch *w)
 {
     struct stat info;
@@ -69,7 +62,7 @@ enum plim_status plim_incident_watch_open(const struct plim_incident_watch_setup
         return plim__fail(err, PLIM_E_NOMEM, "no memory to watch for incidents");
     }
     w->setup = *setup;
-    w->started_ns = now_ns();
+    w->started_ns = plim__now_ns();
     find_log(w);
     enum plim_status st = plim_sampler_open(&options, &w->sampler, err);
     if (st != PLIM_OK) {
@@ -167,7 +160,8 @@ static enum plim_status make(const struct plim_incident_watch *w, struct plim_in
 
 /* ---- while the program runs ---- */
 
-/* Let another process do what takes long. It is reaped with the program's other children, or by init. */
+/* Let another process do what takes long. It is reaped with the program's other children, or by
+ * init. */
 static void start_finisher(const struct plim_incident_watch *w)
 {
     const struct plim_incident_options *o = &w->setup.options;
@@ -224,7 +218,7 @@ static void take_drops(struct plim_incident_watch *w, int pid, uint64_t now)
 
 void plim_incident_watch_tick(struct plim_incident_watch *w, int pid)
 {
-    uint64_t now = now_ns();
+    uint64_t now = plim__now_ns();
     if (now - w->ticked_ns <
         TICK_NS) { /* also after the clock was set back: wraps to a large number */
         return;
@@ -284,7 +278,7 @@ enum plim_status plim_incident_watch_end(struct plim_incident_watch *w,
                                          struct plim_err *err)
 {
     struct plim_facts_file facts;
-    struct plim_incident_parts parts = {.time_ns = now_ns(),
+    struct plim_incident_parts parts = {.time_ns = plim__now_ns(),
                                         .pid = ending->pid,
                                         .exit_status =
                                             ending->signal == 0 ? ending->exit_status : -1,

@@ -3,11 +3,12 @@
 #define PLIM_INCIDENT_WATCH_H
 
 /*
- * Watching a recorded program for incidents: samples once a second, drops taken up while it goes on, and an incident
- * when it ends badly.
+ * Watching a recorded program for incidents: samples once a second, drops taken up while it goes
+ * on, and an incident when it ends badly.
  *
- * A drop that the program leaves while it goes on is put aside at once (plim_incident_prepare()) and finished by a
- * child process, `plimsoll incident --finish`, because judging takes longer than a recorder may look away.
+ * A drop that the program leaves while it goes on is put aside at once (plim_incident_prepare())
+ * and finished by a child process, `plimsoll incident --finish`, because judging takes longer than
+ * a recorder may look away.
  * Threads: one; one more is kept for each driver (device/sampler.h).
  */
 
@@ -21,13 +22,15 @@ struct plim_incident_watch_setup {
     const char *trace;                    /* path of the recording; borrowed */
 };
 
-/** plim_incident_watch_open() - nothing is written before something happens. Errors: PLIM_E_NOMEM, PLIM_E_OS. */
+/** plim_incident_watch_open() - nothing is written before something happens. Errors: PLIM_E_NOMEM,
+ * PLIM_E_OS. */
 PLIM_MUST_USE enum plim_status
 plim_incident_watch_open(const struct plim_incident_watch_setup *setup,
                          struct plim_incident_watch **out, struct plim_err *err);
 void plim_incident_watch_close(struct plim_incident_watch *watch);
 
-/** plim_incident_watch_tick() - call it now and then while the program runs; does something once a second.
+/** plim_incident_watch_tick() - call it now and then while the program runs; does something once a
+ * second.
  * @pid: of the program. Trouble of its own is kept for the end. */
 void plim_incident_watch_tick(struct plim_incident_watch *watch, int pid);
 
@@ -41,8 +44,9 @@ struct plim_incident_ending {
 };
 
 /**
- * plim_incident_watch_end() - make an incident when there is cause: drops that were not taken up yet, or an end by a
- * fault, a signal that nobody sends on purpose, or a status that is not 0, of a program that used the device.
+ * plim_incident_watch_end() - make an incident when there is cause: drops that were not taken up
+ * yet, or an end by a fault, a signal that nobody sends on purpose, or a status that is not 0, of a
+ * program that used the device.
  * @path: (arena) the incident, or NULL.
  * Errors: as plim_incident_make().
  */

@@ -3,8 +3,9 @@
 #define PLIM_REPORT_INCIDENT_H
 
 /*
- * Incidents for people, and lists of them as text and JSON ("plimsoll.incidents/1", docs/schema/incidents.json).
- * Strings come from files that strangers may have written: control characters are dropped.
+ * Incidents for people, and lists of them as text and JSON ("plimsoll.incidents/1",
+ * docs/schema/incidents.json). Strings come from files that strangers may have written: control
+ * characters are dropped.
  */
 
 #include "base/jsonw.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Archives of incidents: what is written is read back, and what somebody else made with bad intent is refused. */
+/* Archives of incidents: what is written is read back, and what somebody else made with bad intent
+ * is refused. */
 
 #include "base/file.h"
 #include "incident/archive.h"

@@ -194,7 +194,8 @@ static void variables_are_kept_by_a_list_and_never_with_a_secrets_name(void **st
 static void strings_of_a_pickle_are_masked_in_place(void **state)
 {
     struct made *made = *state;
-    /* {"filename": "/srv/acme/x.py", "n": 1.5} in protocol 4, with a number that looks like a path */
+    /* {"filename": "/srv/acme/x.py", "n": 1.5} in protocol 4, with a number that looks like a path
+     * */
     char pickle[] = "\x80\x04}(\x8c\x08"
                     "filename\x8c\x0e/srv/acme/x.py\x8c\x01"
                     "nG////////u.";

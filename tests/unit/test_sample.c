@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples of devices: books that come out, recorded lines, DRM devices and processes in a made-up world, hanging drivers. */
+/* Samples of devices: books that come out, recorded lines, DRM devices and processes in a made-up
+ * world, hanging drivers. */
 
 #include "device/sample_json.h"
 #include "device/sampler.h"
