@@ -93,6 +93,8 @@ static void waterfall(struct plim_buf *out, const struct plim_ledger *l)
                     "<svg class=\"waterfall\" viewBox=\"0 0 %.0f %u\" role=\"img\" "
                     "aria-label=\"Waterfall of the ledger; the table below has its numbers\">",
                     BAR_LEFT + BAR_WIDTH + BAR_RIGHT, height + 4);
+    /* The line first: the figures beside the bars stand on it. */
+    mark(out, "capacity", l->capacity, plim_known(l->total) ? per_byte : 0, height);
     for (int i = 0; i < PLIM_OWNER_COUNT; i++) {
         if (plim_known(l->owner[i])) {
             waterfall_row(out, owner_keys[i], owner_labels[i], from, l->owner[i].bytes, per_byte,
@@ -105,7 +107,6 @@ static void waterfall(struct plim_buf *out, const struct plim_ledger *l)
         uint64_t bytes = plim_min_u64(l->request.bytes, most);
         waterfall_row(out, "request", "the failing request", 0, bytes, per_byte, y);
     }
-    mark(out, "capacity", l->capacity, plim_known(l->total) ? per_byte : 0, height);
     plim_buf_text(out, "</svg>\n");
 }
 
