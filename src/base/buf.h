@@ -4,9 +4,9 @@
 
 /*
  * Growable text buffer with a sticky failure: writers append without checking each call, and ask
- * once at the end (plim_buf_status). After a failure further writes do nothing.
- * A zeroed buffer is empty and valid. With a drain it holds at most PLIM_BUF_DRAIN bytes and a text, and hands on what is
- * full: for output that may be larger than memory. Threads: one at a time.
+ * once at the end (plim_buf_status). After a failure further writes do nothing. A zeroed buffer is
+ * empty and valid. With a drain it holds at most PLIM_BUF_DRAIN bytes and a text, and hands on what
+ * is full: for output that may be larger than memory. Threads: one at a time.
  */
 
 #include "base/err.h"

@@ -36,7 +36,8 @@ struct plim_source plim_source_bytes(struct plim_source_bytes *state, struct pli
 
 void plim_source_close(struct plim_source *source);
 
-/** plim_file_read() - a whole file into owned memory (free()), at most `limit` bytes (PLIM_E_BUDGET). */
+/** plim_file_read() - a whole file into owned memory (free()), at most `limit` bytes
+ * (PLIM_E_BUDGET). */
 PLIM_MUST_USE enum plim_status plim_file_read(const char *path, uint64_t limit,
                                               struct plim_str *out, struct plim_err *err);
 
@@ -50,8 +51,9 @@ PLIM_MUST_USE enum plim_status plim_file_map(const char *path, struct plim_mappi
 void plim_file_unmap(struct plim_mapping *map);
 
 /*
- * A file that is being written: it appears at its path whole, by plim_target_commit(), or not at all. Standard output ("-")
- * and whatever is no regular file (/dev/null, a pipe) are written to directly.
+ * A file that is being written: it appears at its path whole, by plim_target_commit(), or not at
+ * all. Standard output ("-") and whatever is no regular file (/dev/null, a pipe) are written to
+ * directly.
  */
 struct plim_target {
     int fd;
@@ -61,8 +63,8 @@ struct plim_target {
 
 /**
  * plim_target_open() - begin. Then write any number of times, and commit or abort.
- * Errors of the four: PLIM_E_CREATE, PLIM_E_IO (with errno); the old file is intact, and the target is closed after
- * commit and abort.
+ * Errors of the four: PLIM_E_CREATE, PLIM_E_IO (with errno); the old file is intact, and the target
+ * is closed after commit and abort.
  */
 PLIM_MUST_USE enum plim_status plim_target_open(const char *path, struct plim_target *out,
                                                 struct plim_err *err);
@@ -72,8 +74,8 @@ PLIM_MUST_USE enum plim_status plim_target_commit(struct plim_target *target, st
 void plim_target_abort(struct plim_target *target);
 
 /**
- * plim_file_replace() - write `bytes` to `path` so that readers see the old file or the new one, never
- * a part: temporary file in the same folder, fsync, rename. "-" writes to standard output.
+ * plim_file_replace() - write `bytes` to `path` so that readers see the old file or the new one,
+ * never a part: temporary file in the same folder, fsync, rename. "-" writes to standard output.
  * Errors: PLIM_E_CREATE, PLIM_E_IO (with errno); on error the old file is intact.
  */
 PLIM_MUST_USE enum plim_status plim_file_replace(const char *path, struct plim_str bytes,

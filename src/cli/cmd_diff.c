@@ -26,7 +26,8 @@ static void write_answer(struct plim_cli *cli, const struct plim_opts_diff *opts
     }
 }
 
-/* The page of the later snapshot, with what changed ahead of it and the earlier one's stacks to compare with. */
+/* The page of the later snapshot, with what changed ahead of it and the earlier one's stacks to
+ * compare with. */
 static enum plim_status write_html(struct plim_cli *cli, const struct plim_opts_diff *opts,
                                    const struct plim_snapshot *a, const struct plim_snapshot *b,
                                    const struct plim_diff *diff, struct plim_err *err)

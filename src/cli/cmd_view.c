@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * plimsoll view SNAPSHOT: the interactive report from a local server, exact at any zoom. Prints the address, opens a
- * browser when there is a screen, and ends with Ctrl-C (or SIGTERM).
+ * plimsoll view SNAPSHOT: the interactive report from a local server, exact at any zoom. Prints the
+ * address, opens a browser when there is a screen, and ends with Ctrl-C (or SIGTERM).
  */
 
 #include "base/file.h"

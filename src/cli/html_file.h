@@ -9,7 +9,8 @@
 
 /**
  * plim_cli_html() - write the page of a judged snapshot; nothing when `path` is NULL.
- * @path: "-" puts the page into cli->out in place of what is there; any other file is replaced whole or not at all.
+ * @path: "-" puts the page into cli->out in place of what is there; any other file is replaced
+ * whole or not at all.
  * Errors: those of plim_html_report() and of writing the file.
  */
 PLIM_MUST_USE enum plim_status plim_cli_html(struct plim_cli *cli, const char *path,

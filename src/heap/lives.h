@@ -47,7 +47,7 @@ PLIM_MUST_USE enum plim_status plim_lives_read(const struct plim_device *device,
                                                struct plim_lives *out, struct plim_err *err);
 void plim_lives_fini(struct plim_lives *lives);
 
-/** plim_lives_span() - start, end and requested bytes of the same life, the rest 0: reads nothing but the event. */
+/** plim_lives_span() - start, end and requested bytes of that life, the rest 0: only reads the event. */
 static inline struct plim_life plim_lives_span(const struct plim_lives *lives, uint32_t event)
 {
     return (struct plim_life){.start = event + 1,

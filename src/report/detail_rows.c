@@ -2,9 +2,10 @@
 /*
  * Which blocks and segments go into the report, and their columns.
  *
- * The trace is divided by GRID equal steps. level of a life: how coarse a subdivision by halves still has a
- * step inside the life; a life of level L is seen by every set of 2^(GRID_BITS - L) keyframes and more.
- * Counting lives by level gives, in one pass, the finest set of keyframes whose blocks all fit.
+ * The trace is divided by GRID equal steps. level of a life: how coarse a subdivision by halves
+ * still has a step inside the life; a life of level L is seen by every set of 2^(GRID_BITS - L)
+ * keyframes and more. Counting lives by level gives, in one pass, the finest set of keyframes whose
+ * blocks all fit.
  */
 
 #include "report/detail.h"
@@ -71,7 +72,8 @@ static uint32_t octave_of(uint64_t size)
     return log * 4 + (uint32_t)((size >> (log - 2)) & 3u);
 }
 
-/* What is done with each block: `event` is its allocation, or PLIM_NO_EVENT when it was there before. */
+/* What is done with each block: `event` is its allocation, or PLIM_NO_EVENT when it was there
+ * before. */
 typedef enum plim_status (*visitor)(struct picker *, const struct plim_life *span, uint32_t event,
                                     struct plim_err *);
 
@@ -191,8 +193,8 @@ static struct plim_life life_now(const struct plim_diagnosis *d, const struct pl
 }
 
 /*
- * Too many blocks even for one moment: the judged heap, small neighbours joined to runs. Runs of one
- * stack first; when those are too many, runs of any stack, which lose it.
+ * Too many blocks even for one moment: the judged heap, small neighbours joined to runs. Runs of
+ * one stack first; when those are too many, runs of any stack, which lose it.
  */
 static enum plim_status take_judged(struct picker *p, uint64_t most, bool any_stack,
                                     struct plim_detail_chosen *chosen, struct plim_err *err)

@@ -17,7 +17,7 @@ void plim_markdown_diff(struct plim_buf *out, const struct plim_diff *diff, uint
 /** plim_json_diff() - all sites that changed. */
 void plim_json_diff(struct plim_jsonw *w, const struct plim_diff *diff);
 
-/** plim_html_diff() - the changes as a part of a page (report/html.h); @diff: a struct plim_diff. */
+/** plim_html_diff() - the changes as a part of a page (report/html.h); @diff: struct plim_diff. */
 void plim_html_diff(struct plim_buf *out, const void *diff);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define BASE_BINS     12000u       /* of the ledger over the whole trace */
 #define WINDOW        2000u        /* events of an exact series around a moment */
-#define ROOM          (96u * 1024) /* for the parts of the page that grow a little between attempts */
+#define ROOM          (96u * 1024) /* for what grows a little between attempts */
 #define SECTIONS_ROOM (64u * 1024) /* for findings and tables of each device still to come */
 
 static const struct plim_detail_budget full_budget = {
@@ -198,7 +198,8 @@ static enum plim_status fill_columns(struct plim_detail *detail,
     return st;
 }
 
-/* The columns, compressed, in at most `most` bytes: with fewer rows until they fit. @share: of the full budget. */
+/* The columns, compressed, in at most `most` bytes: with fewer rows until they fit. @share: of the
+ * full budget. */
 static enum plim_status pack(struct plim_detail *detail, const struct plim_html_options *options,
                              uint64_t most, size_t share, struct plim_buf *packed,
                              struct plim_err *err)
@@ -231,8 +232,8 @@ static enum plim_status pack(struct plim_detail *detail, const struct plim_html_
 /* ---- the page ---- */
 
 /*
- * One device, number `i` of `n`: its findings, a place for the views, its tables and its columns. They may take an
- * equal share of what the page has left.
+ * One device, number `i` of `n`: its findings, a place for the views, its tables and its columns.
+ * They may take an equal share of what the page has left.
  */
 static enum plim_status device(struct plim_buf *out, struct plim_detail *detail, size_t i, size_t n,
                                const struct plim_html_options *options, struct plim_err *err)

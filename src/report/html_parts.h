@@ -3,9 +3,9 @@
 #define PLIM_REPORT_HTML_PARTS_H
 
 /*
- * The static pieces that a page is put together from: sections, sortable tables, cells, a chart. They need
- * no script; web/tables.js makes each table of the class `sortable` sortable by its heads and adds "Copy as
- * CSV", which takes the raw number of a cell (data-v) where there is one.
+ * The static pieces that a page is put together from: sections, sortable tables, cells, a chart.
+ * They need no script; web/tables.js makes each table of the class `sortable` sortable by its heads
+ * and adds "Copy as CSV", which takes the raw number of a cell (data-v) where there is one.
  *
  * A verb with a page of its own writes a function of these pieces and hands it to the page as a
  * plim_html_part (report/html.h):
@@ -23,8 +23,8 @@
  *         plim_html_section_close(out);
  *     }
  *
- * Ids, titles, notes, heads, labels and classes are literals of the program and are written as they are;
- * every other text is escaped. Errors stick to the buffer. Threads: pure but for the buffer.
+ * Ids, titles, notes, heads, labels and classes are literals of the program and are written as they
+ * are; every other text is escaped. Errors stick to the buffer. Threads: pure but for the buffer.
  */
 
 #include "base/buf.h"
@@ -45,7 +45,8 @@ void plim_html_section_close(struct plim_buf *out);
 /** plim_html_note() - a paragraph in small, faint letters. */
 void plim_html_note(struct plim_buf *out, const char *text);
 
-/** plim_html_table_open() - a sortable table that scrolls by itself when it is too wide. @label: for screen readers. */
+/** plim_html_table_open() - a sortable table that scrolls by itself when it is too wide. @label:
+ * for screen readers. */
 void plim_html_table_open(struct plim_buf *out, const char *label, const char *const *heads,
                           size_t n);
 void plim_html_table_close(struct plim_buf *out);
@@ -71,7 +72,8 @@ struct plim_html_line {
 };
 
 /**
- * plim_html_chart() - lines of bytes over anything, on one scale, with a legend. Nothing when there is nothing above 0.
+ * plim_html_chart() - lines of bytes over anything, on one scale, with a legend. Nothing when there
+ * is nothing above 0.
  * @x_label: what x counts.
  */
 void plim_html_chart(struct plim_buf *out, const char *label, const char *x_label,

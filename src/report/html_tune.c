@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The settings of tune as a part of a page: the recommendation, every run in one sortable table, the bound, and stranded
- * bytes over time under the present settings and the recommended ones.
+ * The settings of tune as a part of a page: the recommendation, every run in one sortable table,
+ * the bound, and stranded bytes over time under the present settings and the recommended ones.
  */
 
 #include "report/html_parts.h"

@@ -5,9 +5,9 @@
 /*
  * The interactive report from a local server, with any part of the trace exactly on demand.
  *
- * It listens on 127.0.0.1 only. Every address begins with a token of 128 random bits, so that other users and other
- * web pages of this machine cannot read the snapshot; a request whose Host is not the loopback one is
- * refused (DNS rebinding). Answers, under /TOKEN/:
+ * It listens on 127.0.0.1 only. Every address begins with a token of 128 random bits, so that other
+ * users and other web pages of this machine cannot read the snapshot; a request whose Host is not
+ * the loopback one is refused (DNS rebinding). Answers, under /TOKEN/:
  *
  *   (nothing)                      the page
  *   series?from=F&to=T&bins=N      columns "se.*": the ledger over [F, T), N at most PLIM_SERVE_BINS
@@ -16,7 +16,8 @@
  *
  * each of the first device, or with device=N of that one.
  *
- * Columns are those of docs/format/report-data.md, not compressed, with the stacks that they refer to.
+ * Columns are those of docs/format/report-data.md, not compressed, with the stacks that they refer
+ * to.
  * Threads: the server has one of its own; the details belong to it while it runs.
  */
 

@@ -26,7 +26,8 @@ void plim_json_tune(struct plim_jsonw *w, const struct plim_tune_view *view);
 /** plim_tune_conf() - the settings of a run for people; borrowed. */
 const char *plim_tune_conf(const struct plim_tune_run *run);
 
-/** plim_html_tune() - the settings as a part of a page (report/html.h); @view: a struct plim_tune_view. */
+/** plim_html_tune() - the settings as a part of a page (report/html.h); @view: a struct
+ * plim_tune_view. */
 void plim_html_tune(struct plim_buf *out, const void *view);
 
 #endif

@@ -2,7 +2,8 @@
 #ifndef PLIM_TESTS_SIMGPU_WORLD_H
 #define PLIM_TESTS_SIMGPU_WORLD_H
 
-/* What the tests of the simulated GPU's books share: one process, a device of 1 GiB of which a context takes 64 MiB. */
+/* What the tests of the simulated GPU's books share: one process, a device of 1 GiB of which a
+ * context takes 64 MiB. */
 
 #include "call.h"
 #include "plimsoll/simgpu.h"

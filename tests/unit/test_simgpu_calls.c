@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated GPU in the order of its calls: events, captures, ordered failures, costs, the log. */
+/* The simulated GPU in the order of its calls: events, captures, failures, costs, the log. */
 
 #include "simgpu_world.h"
 

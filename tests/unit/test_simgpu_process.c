@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated GPU and its processes: deaths, forks, several devices, the log file that outlives its writer. */
+/* The simulated GPU and its processes: deaths, forks, several devices, the log file that outlives
+ * its writer. */
 
 #include "simgpu_world.h"
 
