@@ -466,6 +466,10 @@ static enum plim_status put_all(struct pickler *p, const struct plim_export_wind
     if (p->s->annotations.n > 0) {
         put_annotations(p);
     }
+    if (p->s->capture != PLIM_NO_ID) {
+        put_key(p, "plimsoll");
+        put_interned(p, p->s->capture);
+    }
     op(p, OP_SETITEMS);
     op(p, OP_STOP);
     PLIM_TRY(p->st);

@@ -77,6 +77,15 @@ class ExportTest(unittest.TestCase):
                 self.assertEqual(events_of(copy), events_of(original))
                 self.assertEqual(live_bytes(copy), live_bytes(original))
 
+    def test_the_facts_of_attach_come_along(self):
+        """what attach added to a snapshot is in its export too"""
+        snapshot = load(DATA / "simulated/hf-llama8b-oom-24g.pickle")
+        snapshot["plimsoll"] = json.dumps({"schema": "plimsoll.drop/1", "kind": "oom", "device": 0, "pid": 1,
+                                           "time_ns": 1, "tags": {"text": "x" * 300}})
+        path = self.folder / "with.pickle"
+        path.write_bytes(pickle.dumps(snapshot))
+        self.assertEqual(load(self.export(path, "memory-viz"))["plimsoll"], snapshot["plimsoll"])
+
     def test_it_is_protocol_4_and_small(self):
         """a memory-viz pickle is of protocol 4 and no larger than what PyTorch wrote"""
         name = "lm-windows-highwater-t211.pickle"
