@@ -186,7 +186,7 @@ static void choose_family(struct plim__config *c, const struct plim__node *root,
     }
 }
 
-/* Defaults: of the model_type itself, of its "_text" form, or of the family when the file names no type. */
+/* Defaults: of the "_text" form of the model_type, of itself, or of the family when the file names no type. */
 static void attach_defaults(struct plim__config *c, struct plim__node *node)
 {
     char type[80];
@@ -196,7 +196,7 @@ static void attach_defaults(struct plim__config *c, struct plim__node *node)
     }
     int n = (int)strcspn(named, " ");
     for (int form = 0; form < 2 && node->defaults == NULL; form++) {
-        snprintf(type, sizeof type, "%.*s%s", n, named, form == 0 ? "" : "_text");
+        snprintf(type, sizeof type, "%.*s%s", n, named, form == 0 ? "_text" : "");
         struct plim_str copy;
         c->st =
             c->st != PLIM_OK ? c->st : plim_arena_str(c->arena, plim_str_from(type), &copy, c->err);

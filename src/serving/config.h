@@ -19,6 +19,10 @@ struct plim__kind {
 void plim__config_mixers(struct plim__config *c, const struct plim__node *node,
                          struct plim__kind *kinds, uint32_t n);
 
+/** plim__config_block() - the object `part` of layer i in block_configs; an error when it is missing. */
+struct plim__node plim__config_block(struct plim__config *c, const struct plim__node *node,
+                                     uint32_t i, const char *part);
+
 /** plim__config_experts() - which layers have experts, and their sizes. Layers have their mixers. */
 void plim__config_experts(struct plim__config *c, const struct plim__node *node,
                           const struct plim__kind *kinds);

@@ -158,7 +158,20 @@ static uint32_t lfm2_size(struct plim__config *c, const struct plim__node *node,
     return (uint32_t)plim_min_u64(plim_round_up(size, multiple > 0 ? multiple : 1), PLIM_DIM_MAX);
 }
 
-/* DeciLM and others write the feed-forward size as a factor; the rest state it, or mean four times hidden. */
+/* DeciLM: two thirds of a multiple of hidden, rounded up to 256. */
+static uint32_t block_size(struct plim__config *c, const struct plim__node *node, uint32_t i)
+{
+    struct plim__node block = plim__config_block(c, node, i, "ffn");
+    uint32_t stated = plim__u32(c, &block, "intermediate", "intermediate_size");
+    double factor = plim__real(c, &block, "ffn_mult", 0);
+    if (stated != 0 || !(factor > 0 && factor <= 64)) {
+        return stated;
+    }
+    uint64_t size = (uint64_t)(2 * factor * (double)c->g->hidden / 3);
+    return plim__derived(c, node, "ffn_mult", plim_round_up(size, 256));
+}
+
+/* Most state the feed-forward size; without it, it is four times hidden. */
 static uint32_t dense_size(struct plim__config *c, const struct plim__node *node, uint32_t i)
 {
     struct plim_geometry *g = c->g;
@@ -167,6 +180,9 @@ static uint32_t dense_size(struct plim__config *c, const struct plim__node *node
         keys = "intermediate_size_mlp intermediate_size";
     } else if (strcmp(g->family, "lfm2") == 0) {
         keys = "block_ff_dim intermediate_size";
+    }
+    if (plim__family_has(c->family, BLOCKS)) {
+        return block_size(c, node, i);
     }
     uint32_t size = plim__u32_at(c, node, "intermediate", keys, i, g->n_layers);
     if (strcmp(g->family, "lfm2") == 0) {
@@ -191,7 +207,8 @@ void plim__config_experts(struct plim__config *c, const struct plim__node *node,
                           const struct plim__kind *kinds)
 {
     struct plim_geometry *g = c->g;
-    const bool split = plim__family_has(c->family, SPLIT_LAYERS);
+    const bool split =
+        plim__family_has(c->family, SPLIT_LAYERS) || plim__family_has(c->family, BLOCKS);
     const bool pure = c->family->norms == 1 && c->family->recurrent != PLIM_MIXER_NONE && !split;
     struct expert_rule rule = read_rule(c, node);
     if (plim__family_has(c->family, MOE) && rule.experts == 0) {

@@ -10,6 +10,19 @@
 
 #include "base/num.h"
 
+struct plim__node plim__config_block(struct plim__config *c, const struct plim__node *node,
+                                     uint32_t i, const char *part)
+{
+    json_t *list = plim__list(c, node, "block_configs");
+    json_t *object = json_object_get(json_array_get(list, i), part);
+    if (!json_is_object(object)) {
+        (void)plim__config_fail(c, PLIM_E_DATA, node, "block_configs",
+                                "block_configs has no %s of layer %u", part, i);
+        object = NULL;
+    }
+    return plim__node_of(c, object, "block_configs.", "");
+}
+
 /* ---- attention */
 
 static uint32_t kv_heads_of(struct plim__config *c, const struct plim__node *node, uint32_t i,
@@ -34,6 +47,11 @@ static uint32_t kv_heads_of(struct plim__config *c, const struct plim__node *nod
             plim__node_of(c, plim__child(c, node, "attn_config"), "attn_config.", "");
         uint32_t given = plim__u32(c, &inner, "kv_heads", "kv_n_heads");
         return given != 0 ? given : heads;
+    }
+    if (plim__family_has(c->family, BLOCKS)) {
+        struct plim__node block = plim__config_block(c, node, i, "attention");
+        uint32_t group = plim__need(c, &block, "n_heads_in_group", "n_heads_in_group");
+        return group != 0 ? heads / group : 0;
     }
     bool own = plim__family_has(c->family, MHA);
     uint32_t kv = own ? 0 : plim__u32_at(c, node, "kv_heads", keys, i, n);

@@ -138,6 +138,28 @@ static bool from_pattern(struct plim__config *c, const struct plim__node *node,
     return true;
 }
 
+/* DeciLM: each layer has a block with an attention and a feed-forward part, either of which may be absent. */
+static bool from_blocks(struct plim__config *c, const struct plim__node *node,
+                        struct plim__kind *kinds, uint32_t n)
+{
+    if (!plim__family_has(c->family, BLOCKS)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < n && c->st == PLIM_OK; i++) {
+        struct plim__node attention = plim__config_block(c, node, i, "attention");
+        struct plim__node ffn = plim__config_block(c, node, i, "ffn");
+        if (plim__flag(c, &attention, "replace_with_linear", false) ||
+            plim__flag(c, &ffn, "replace_with_linear", false)) {
+            (void)plim__config_fail(c, PLIM_E_UNSUPPORTED, node, "block_configs",
+                                    "layer %u replaces a part by a linear layer", i);
+        }
+        kinds[i].mixer =
+            plim__flag(c, &attention, "no_op", false) ? PLIM_MIXER_NONE : PLIM_MIXER_FULL;
+        kinds[i].ffn = plim__flag(c, &ffn, "no_op", false) ? PLIM_FFN_NONE : PLIM_FFN_DENSE;
+    }
+    return true;
+}
+
 /* Lists of 0 and 1, one a layer: `one` is the kind that 1 stands for. */
 static bool from_switches(struct plim__config *c, const struct plim__node *node, const char *key,
                           enum plim_mixer one, enum plim_mixer zero, struct plim__kind *kinds,
@@ -294,7 +316,8 @@ static void by_rule(struct plim__config *c, const struct plim__node *node, struc
 void plim__config_mixers(struct plim__config *c, const struct plim__node *node,
                          struct plim__kind *kinds, uint32_t n)
 {
-    if (!from_names(c, node, kinds, n) && !from_pattern(c, node, kinds, n)) {
+    if (!from_blocks(c, node, kinds, n) && !from_names(c, node, kinds, n) &&
+        !from_pattern(c, node, kinds, n)) {
         by_rule(c, node, kinds, n);
     }
     if (c->st == PLIM_OK && plim__family_has(c->family, LAST_FULL) &&

@@ -39,6 +39,7 @@
     X(EMBED_NORM)                                                                                  \
     X(NO_FINAL_NORM)                                                                               \
     X(SPLIT_LAYERS)  /* a layer is either a mixer or a feed-forward part, with one norm */         \
+    X(BLOCKS)        /* `block_configs` says for each layer which parts it has, and their sizes */ \
     X(ALTUP)         /* Gemma 3n: alternating updates, low-rank residuals, layer inputs */         \
     X(LAYER_INPUTS)  /* Gemma 3n and 4: an embedding for each layer */                             \
     X(LAYER_SCALAR)  /* Gemma 4: one stored scalar a layer */                                      \

@@ -262,6 +262,9 @@ void plim__put_layer(struct plim__weights *w, const struct plim_layer *l)
 {
     const struct plim_geometry *g = w->g;
     uint32_t norms = g->norms;
+    if (plim__family_has(w->family, BLOCKS)) { /* one before each part that is there */
+        norms = (l->mixer != PLIM_MIXER_NONE ? 1U : 0U) + (l->ffn != PLIM_FFN_NONE ? 1U : 0U);
+    }
     if (plim__family_has(w->family, ENCODER_DECODER)) {
         put_whisper_attention(w, l, "self_attn");
         norms = l->cross_kv_heads != 0 ? 3 : 2;

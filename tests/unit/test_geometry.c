@@ -136,6 +136,54 @@ static void a_window_of_null_or_switched_off_slides_nothing(void **state)
     }
 }
 
+static void blocks_say_which_parts_a_layer_has(void **state)
+{
+    (void)state;
+    struct made m;
+    struct plim_weight_sum sum;
+    make(&m,
+         "{\"architectures\":[\"DeciLMForCausalLM\"],\"model_type\":\"nemotron-nas\",\"hidden_"
+         "size\":768,"
+         "\"num_hidden_layers\":3,\"num_attention_heads\":12,\"vocab_size\":100,\"block_configs\":["
+         "{\"attention\":{\"n_heads_in_group\":4,\"no_op\":false},\"ffn\":{\"ffn_mult\":2.0,\"no_"
+         "op\":false}},"
+         "{\"attention\":{\"n_heads_in_group\":null,\"no_op\":true},\"ffn\":{\"ffn_mult\":1.1}},"
+         "{\"attention\":{\"n_heads_in_group\":12,\"no_op\":false},\"ffn\":{\"no_op\":true}}]}",
+         NULL);
+    assert_ok(m.st);
+    assert_int_equal(m.g.layers[0].kv_heads, 3);
+    assert_int_equal(m.g.layers[0].intermediate, 1024); /* 2 * 2 * 768 / 3 */
+    assert_int_equal(m.g.layers[1].mixer, PLIM_MIXER_NONE);
+    assert_int_equal(m.g.layers[1].intermediate, 768); /* 563 rounded up */
+    assert_int_equal(m.g.layers[2].ffn, PLIM_FFN_NONE);
+    assert_ok(plim_weights_sum(&m.arena, &m.g, &PLIM_PLACEMENT_WHOLE, &sum, &m.err));
+    assert_int_equal(sum.parameters, 2 * 768 * 100 + 768 + 4 * 768 + 3 * 768 * (1024 + 768) +
+                                         2 * 2 * 768 * 768 + 2 * 768 * (192 + 64));
+    plim_arena_fini(&m.arena);
+}
+
+static void flat_files_of_multimodal_models_are_read(void **state)
+{
+    (void)state;
+    struct made m;
+    struct plim_weight_sum sum;
+    make(&m,
+         "{\"architectures\":[\"Qwen2VLForConditionalGeneration\"],\"model_type\":\"qwen2_vl\","
+         "\"hidden_size\":3584,"
+         "\"intermediate_size\":18944,\"num_hidden_layers\":28,\"num_attention_heads\":28,"
+         "\"num_key_value_heads\":4,\"vocab_size\":152064,\"tie_word_embeddings\":false,\"vision_"
+         "config\":{"
+         "\"depth\":32,\"embed_dim\":1280,\"mlp_ratio\":4,\"num_heads\":16,\"in_chans\":3,\"hidden_"
+         "size\":3584,"
+         "\"patch_size\":14,\"spatial_merge_size\":2,\"spatial_patch_size\":14,\"temporal_patch_"
+         "size\":2}}",
+         NULL);
+    assert_ok(m.st);
+    assert_ok(plim_weights_sum(&m.arena, &m.g, &PLIM_PLACEMENT_WHOLE, &sum, &m.err));
+    assert_int_equal(sum.parameters, UINT64_C(8291375616)); /* as published for Qwen2-VL-7B */
+    plim_arena_fini(&m.arena);
+}
+
 static const struct {
     const char *text;
     enum plim_status status;
@@ -476,6 +524,8 @@ int main(void)
         cmocka_unit_test(nested_models_are_found_and_their_keys_named_in_full),
         cmocka_unit_test(contradictions_are_said),
         cmocka_unit_test(a_window_of_null_or_switched_off_slides_nothing),
+        cmocka_unit_test(blocks_say_which_parts_a_layer_has),
+        cmocka_unit_test(flat_files_of_multimodal_models_are_read),
         cmocka_unit_test(bad_configurations_are_refused_with_the_key),
         cmocka_unit_test(an_unknown_architecture_can_be_assumed),
         cmocka_unit_test(numbers_that_python_writes_and_json_has_not_are_passed_over),
