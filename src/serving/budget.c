@@ -482,6 +482,72 @@ static void answer_questions(struct plim_arena *arena, struct plim_plan *p)
     }
 }
 
+/* Flags that the equations read, and common ones that take no memory of the device. */
+static const char *const known_flags[] = {
+    [PLIM_ENGINE_SGLANG] = "tp-size tp tensor-parallel-size pp-size pp pipeline-parallel-size "
+                           "ep-size ep expert-parallel-size "
+                           "kv-cache-dtype disable-cuda-graph cuda-graph-max-bs "
+                           "chunked-prefill-size mem-fraction-static "
+                           "max-total-tokens context-length max-running-requests host port "
+                           "model-path served-model-name api-key "
+                           "trust-remote-code log-level tokenizer-path dtype schedule-policy",
+    [PLIM_ENGINE_TRTLLM] = "tp-size tensor-parallel-size pp-size pipeline-parallel-size ep-size "
+                           "moe-expert-parallel-size "
+                           "kv-cache-dtype max-num-tokens max-batch-size "
+                           "kv-cache-free-gpu-memory-fraction free-gpu-memory-fraction "
+                           "max-seq-len tokens-per-block max-tokens host port backend tokenizer "
+                           "trust-remote-code log-level",
+    [PLIM_ENGINE_TGI] = "num-shard kv-cache-dtype max-total-tokens max-input-tokens "
+                        "max-input-length max-batch-prefill-tokens "
+                        "cuda-memory-fraction max-batch-total-tokens max-concurrent-requests "
+                        "model-id hostname port dtype "
+                        "trust-remote-code json-output waiting-served-ratio max-waiting-tokens",
+    [PLIM_ENGINE_LLAMACPP] = "parallel np ctx-size c ubatch-size ub batch-size b swa-full "
+                             "flash-attn fa n-gpu-layers gpu-layers ngl "
+                             "cache-type-k ctk cache-type-v ctv host port model m threads t jinja "
+                             "no-mmap mlock api-key alias",
+    [PLIM_ENGINE_OLLAMA] =
+        "OLLAMA_NUM_PARALLEL OLLAMA_CONTEXT_LENGTH OLLAMA_FLASH_ATTENTION OLLAMA_KV_CACHE_TYPE "
+        "OLLAMA_GPU_OVERHEAD OLLAMA_HOST OLLAMA_MODELS OLLAMA_KEEP_ALIVE OLLAMA_DEBUG n-gpu-layers",
+};
+
+/* Is the word a flag (or variable) that `list` has? Values count as known. */
+static bool is_known(const char *word, const char *list)
+{
+    size_t dashes = strspn(word, "-");
+    bool variable = dashes == 0 && strchr(word, '=') != NULL;
+    if ((dashes == 0 && !variable) || isdigit((unsigned char)word[dashes])) {
+        return true;
+    }
+    for (const char *at = list; *at != '\0';) {
+        size_t n = strcspn(at, " ");
+        if (same_name(word + dashes, at, n)) {
+            return true;
+        }
+        at += n + (at[n] == ' ');
+    }
+    return false;
+}
+
+static enum plim_status name_unknown(struct plim_arena *arena, struct plim_plan *p,
+                                     struct plim_err *err)
+{
+    const struct plim_plan_request *r = p->request;
+    void *unknown = NULL;
+    PLIM_TRY(plim_arena_array(arena, r->n_words + 1, sizeof(const char *), &unknown, err));
+    p->flags.unknown = unknown;
+    for (size_t i = 0; i < r->n_words; i++) {
+        if (!is_known(r->words[i], known_flags[r->engine])) {
+            p->flags.unknown[p->flags.n_unknown++] = r->words[i];
+            if (p->n_assumptions < 8) {
+                p->assumptions[p->n_assumptions++] =
+                    plim_arena_sayf(arena, "%s: nothing was planned for it.", r->words[i]);
+            }
+        }
+    }
+    return PLIM_OK;
+}
+
 static void say(struct plim_arena *arena, struct plim_plan *p)
 {
     static const char *const launch[] = {
@@ -521,6 +587,7 @@ enum plim_status plim__budget_plan(struct plim_arena *arena,
     PLIM_TRY(attempt(arena, request, &request->card, NULL, &p, err));
     PLIM_TRY(find_changes(arena, &p, err));
     answer_questions(arena, &p);
+    PLIM_TRY(name_unknown(arena, &p, err));
     say(arena, &p);
     PLIM_TRY(plim_arena_status(arena, err));
     *out = p;

@@ -108,6 +108,13 @@ static json_t *first_of(json_t *object, const char *keys, char word[KEY_MAX])
     return NULL;
 }
 
+/* The same in the object, then in the defaults of its class. */
+static json_t *file_or_default(const struct plim__node *node, const char *keys, char word[KEY_MAX])
+{
+    json_t *value = first_of(node->object, keys, word);
+    return value != NULL ? value : first_of(node->defaults, keys, word);
+}
+
 json_t *plim__get(struct plim__config *c, const struct plim__node *node, const char *keys,
                   const char **key)
 {
@@ -241,10 +248,7 @@ bool plim__flag(struct plim__config *c, const struct plim__node *node, const cha
                 bool absent)
 {
     char word[KEY_MAX];
-    json_t *value = first_of(node->object, keys, word);
-    if (value == NULL) {
-        value = first_of(node->defaults, keys, word);
-    }
+    json_t *value = file_or_default(node, keys, word);
     if (value == NULL) {
         return absent;
     }
@@ -298,10 +302,7 @@ double plim__real(struct plim__config *c, const struct plim__node *node, const c
                   double absent)
 {
     char word[KEY_MAX];
-    json_t *value = first_of(node->object, keys, word);
-    if (value == NULL) {
-        value = first_of(node->defaults, keys, word);
-    }
+    json_t *value = file_or_default(node, keys, word);
     if (value == NULL) {
         return absent;
     }

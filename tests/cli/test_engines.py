@@ -161,6 +161,12 @@ class Engines(unittest.TestCase):
         self.assertEqual(answer["answers"]["replicas"], -(-20 * 1000 / 30 // possible))
         self.assertEqual(answer["answers"]["largest_batch"], int(possible))
 
+    def test_unknown_flags(self):
+        """flags that the equation does not read are named"""
+        answer, _ = self.plan("sglang", "--enable-lora", "--host", "::", "--context-length=4096", "-1", code=0)
+        self.assertEqual(answer["unknown_flags"], ["--enable-lora"])
+        self.assertTrue(any("--enable-lora" in text for text in answer["assumptions"]))
+
     def test_bad_flags(self):
         """values that are none, sizes that do not divide, releases that are not modelled"""
         self.assertIn("--mem-fraction-static", self.plan("sglang", "--mem-fraction-static", "1.5", code=64))
