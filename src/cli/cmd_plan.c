@@ -32,32 +32,30 @@ static void want(struct plim_plan_request *request, const struct plim_opts_plan 
 }
 
 /* The engine's log against a plan without corrections; what it teaches is kept. */
-static enum plim_status calibrate(struct plim_cli *cli, const struct plim_opts_plan *opts,
+static enum plim_status calibrate(struct plim_cli *cli, const char *path,
                                   struct plim_plan_request *request, struct plim_plan_state *state,
-                                  struct plim_engine_log *log, struct plim_plan_compared *compared,
-                                  struct plim_err *err)
+                                  struct plim_plan_compared *out, struct plim_err *err)
 {
-    struct plim_plan plain;
     struct plim_str text;
     request->calibration = NULL;
-    PLIM_TRY(plim_plan_make(&cli->arena, request, &plain, err));
-    PLIM_TRY(plim_file_read(opts->calibrate, UINT64_C(256) << 20, &text, err));
-    plim_engine_log_read(text, log);
+    PLIM_TRY(plim_plan_make(&cli->arena, request, &out->planned, err));
+    PLIM_TRY(plim_file_read(path, UINT64_C(256) << 20, &text, err));
+    plim_engine_log_read(text, &out->log);
     free((char *)text.p);
-    *compared = (struct plim_plan_compared){.log = log, .path = opts->calibrate};
-    if (log->available_kv_bytes < 0 && log->num_blocks < 0) {
-        enum plim_status st = plim__fail(
-            err, PLIM_E_DATA, "%s does not say how large the KV cache is", opts->calibrate);
+    if (out->log.available_kv_bytes < 0 && out->log.num_blocks < 0) {
+        enum plim_status st =
+            plim__fail(err, PLIM_E_DATA, "%s does not say how large the KV cache is", path);
         plim__err_hint(err, "give the log of a start of vLLM, or the text of /metrics");
         return st;
     }
-    double actual = log->available_kv_bytes >= 0
-                        ? log->available_kv_bytes
-                        : log->num_blocks * (double)plain.start.block_bytes;
-    compared->learned_bytes = plain.start.available - (int64_t)actual;
-    PLIM_TRY(plim_plan_state_learn(&cli->arena, state, request->card.name, compared->learned_bytes,
-                                   err));
-    compared->stored = true;
+    double actual = out->log.available_kv_bytes >= 0
+                        ? out->log.available_kv_bytes
+                        : out->log.num_blocks * (double)out->planned.start.block_bytes;
+    out->path = path;
+    out->learned_bytes = out->planned.start.available - (int64_t)actual;
+    PLIM_TRY(
+        plim_plan_state_learn(&cli->arena, state, request->card.name, out->learned_bytes, err));
+    out->stored = true;
     return PLIM_OK;
 }
 
@@ -67,7 +65,6 @@ enum plim_status plim_cmd_plan(struct plim_cli *cli, const struct plim_opts_plan
     struct plim_plan_request request = {0};
     struct plim_plan_compared compared = {0};
     struct plim_plan_state state;
-    struct plim_engine_log log;
     struct plim_plan plan;
     if (opts->list_gpus) {
         plim_text_cards(&cli->out);
@@ -77,7 +74,7 @@ enum plim_status plim_cmd_plan(struct plim_cli *cli, const struct plim_opts_plan
     want(&request, opts);
     PLIM_TRY(plim_plan_state_open(&cli->arena, opts->forget, &state, err));
     if (opts->calibrate != NULL) {
-        PLIM_TRY(calibrate(cli, opts, &request, &state, &log, &compared, err));
+        PLIM_TRY(calibrate(cli, opts->calibrate, &request, &state, &compared, err));
     }
     request.calibration =
         opts->no_calibration ? NULL : plim_plan_state_find(&state, request.card.name);

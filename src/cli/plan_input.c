@@ -47,7 +47,7 @@ static enum plim_status custom_card(const struct plim_opts_plan *opts, struct pl
 {
     *card = (struct plim_card){
         .key = "custom",
-        .name = opts->gpu_name != NULL ? opts->gpu_name : "a card given by numbers",
+        .name = "a card given by numbers",
         .total = opts->device_memory.value,
         .nvml = opts->device_memory.value,
         .cc = 90,
@@ -66,8 +66,19 @@ static enum plim_status custom_card(const struct plim_opts_plan *opts, struct pl
     return PLIM_OK;
 }
 
-static enum plim_status read_card(const struct plim_opts_plan *opts, struct plim_plan_request *out,
-                                  struct plim_err *err)
+/* Engines choose defaults by the driver's name: without one, that of a card with the same numbers. */
+static const char *name_of(struct plim_cli *cli, const struct plim_opts_plan *opts,
+                           const struct plim_card *card)
+{
+    const char *like = opts->gpu == NULL ? plim_card_like(card) : NULL;
+    if (opts->gpu_name != NULL) {
+        return opts->gpu_name;
+    }
+    return like != NULL ? plim_arena_sayf(&cli->arena, "a card like %s", like) : card->name;
+}
+
+static enum plim_status read_card(struct plim_cli *cli, const struct plim_opts_plan *opts,
+                                  struct plim_plan_request *out, struct plim_err *err)
 {
     struct plim_card card;
     if (opts->gpu != NULL) {
@@ -94,6 +105,7 @@ static enum plim_status read_card(const struct plim_opts_plan *opts, struct plim
     card.sms = opts->sms.given && opts->sms.value < 4096 ? (uint32_t)opts->sms.value : card.sms;
     card.context = opts->context.given ? opts->context.value : card.context;
     card.external = opts->external.given ? opts->external.value : 0;
+    card.name = name_of(cli, opts, &card);
     if (card.context + card.external > card.total || card.total > UINT64_C(1) << 46) {
         return plim__fail(err, PLIM_E_RANGE,
                           "context and other processes exceed the card's memory");
@@ -171,6 +183,33 @@ static enum plim_status read_traffic(const struct plim_opts_plan *opts,
     return PLIM_OK;
 }
 
+/* ---- flags -------------------------------------------------------------------------------------------- */
+
+/* The engine's flags, behind the variables that it would inherit from here. */
+static enum plim_status read_words(struct plim_cli *cli, struct plim_plan_request *out,
+                                   struct plim_err *err)
+{
+    static const char *const inherited[] = {"VLLM_USE_V2_MODEL_RUNNER",
+                                            "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"};
+    void *items;
+    size_t n = 0, flags = cli->n_args - 1;
+    PLIM_TRY(plim_arena_array(&cli->arena, flags + PLIM_COUNT_OF(inherited), sizeof *out->words,
+                              &items, err));
+    const char **words = items;
+    for (size_t i = 0; out->engine == PLIM_ENGINE_VLLM && i < PLIM_COUNT_OF(inherited); i++) {
+        const char *value = variable(inherited[i]);
+        if (value != NULL) {
+            words[n++] = plim_arena_sayf(&cli->arena, "%s=%s", inherited[i], value);
+        }
+    }
+    for (size_t i = 0; i < flags; i++) {
+        words[n++] = cli->args[1 + i];
+    }
+    out->words = words;
+    out->n_words = n;
+    return plim_arena_status(&cli->arena, err);
+}
+
 enum plim_status plim_plan_input(struct plim_cli *cli, const struct plim_opts_plan *opts,
                                  struct plim_plan_request *out, struct plim_err *err)
 {
@@ -179,23 +218,25 @@ enum plim_status plim_plan_input(struct plim_cli *cli, const struct plim_opts_pl
         return plim__fail(err, PLIM_E_USAGE, "name a model: a folder or a config.json");
     }
     const char *release = "";
-    (void)plim_engine_find(opts->engine, &request.engine, &release); /* the option table checked it */
+    (void)plim_engine_find(opts->engine, &request.engine,
+                           &release); /* the option table checked it */
     if (opts->engine_version != NULL &&
         strncmp(opts->engine_version, release, strlen(release)) != 0) {
         enum plim_status st = plim__fail(err, PLIM_E_UNSUPPORTED, "%s %s is not modelled; %s is",
                                          opts->engine, opts->engine_version, release);
-        plim__err_hint(err, "other releases account for memory differently: plan with %s and "
-                            "compare with --calibrate", release);
+        plim__err_hint(err,
+                       "other releases account for memory differently: plan with %s and "
+                       "compare with --calibrate",
+                       release);
         return st;
     }
     if (request.engine != PLIM_ENGINE_VLLM && opts->calibrate != NULL) {
         return plim__fail(err, PLIM_E_UNSUPPORTED, "only starts of vLLM can be compared");
     }
     PLIM_TRY(read_model(cli, opts, &request, err));
-    PLIM_TRY(read_card(opts, &request, err));
+    PLIM_TRY(read_card(cli, opts, &request, err));
     PLIM_TRY(read_traffic(opts, &request.traffic, err));
-    request.words = cli->args + 1;
-    request.n_words = cli->n_args - 1;
+    PLIM_TRY(read_words(cli, &request, err));
     request.engine_version = opts->engine_version != NULL ? opts->engine_version : release;
     request.settings = opts->conf != NULL ? opts->conf : "";
     *out = request;

@@ -13,10 +13,11 @@
 
 /* Planned against what an engine's log says. */
 struct plim_plan_compared {
-    const struct plim_engine_log *log; /* NULL: nothing was compared */
-    const char *path;                  /* of the log */
-    int64_t learned_bytes;             /* taken outside the allocator, more than planned */
-    bool stored;                       /* kept for this host */
+    const char *path; /* of the log; NULL: nothing was compared */
+    struct plim_engine_log log;
+    struct plim_plan planned; /* without what was learned before */
+    int64_t learned_bytes;    /* taken outside the allocator, more than planned */
+    bool stored;              /* kept for this host */
 };
 
 void plim_text_plan(struct plim_buf *out, const struct plim_plan *plan,

@@ -198,19 +198,18 @@ static void traffic(struct plim_jsonw *w, const struct plim_plan *p)
     plim_jsonw_end(w);
 }
 
-static void calibration(struct plim_jsonw *w, const struct plim_plan *p,
-                        const struct plim_plan_compared *c)
+static void calibration(struct plim_jsonw *w, const struct plim_plan_compared *c)
 {
     static const char *const fields[] = {
-#define PLIM__X(field, text) #field,
+#define PLIM__X(field, text, bytes) #field,
         PLIM_ENGINE_LOG_MAP(PLIM__X)
 #undef PLIM__X
     };
-    if (c->log == NULL) {
+    if (c->path == NULL) {
         return;
     }
     const double actual[] = {
-#define PLIM__X(field, text) c->log->field,
+#define PLIM__X(field, text, bytes) c->log.field,
         PLIM_ENGINE_LOG_MAP(PLIM__X)
 #undef PLIM__X
     };
@@ -222,7 +221,7 @@ static void calibration(struct plim_jsonw *w, const struct plim_plan *p,
     plim_jsonw_key(w, "compared");
     plim_jsonw_array(w);
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        double planned = plim_plan_predicted(p, i);
+        double planned = plim_plan_predicted(&c->planned, i);
         if (actual[i] >= 0) {
             plim_jsonw_object(w);
             plim_jsonw_kv_text(w, "name", fields[i]);
@@ -281,6 +280,6 @@ void plim_json_plan(struct plim_jsonw *w, const struct plim_plan *p,
     if (p->command != NULL) {
         plim_jsonw_kv_text(w, "command", p->command);
     }
-    calibration(w, p, compared);
+    calibration(w, compared);
     plim_jsonw_end(w);
 }

@@ -19,16 +19,20 @@ double plim_plan_predicted(const struct plim_plan *p, size_t field)
 {
     const struct plim_vllm_start *s = &p->start;
     const struct plim_engine_log planned = {
+        .free_bytes = (double)s->baseline_free,
         .weights_bytes = (double)s->weights,
+        .consumed_bytes = (double)((int64_t)s->consumed + s->outside),
+        /* the engine's line folds the graph estimate into the peak */
+        .peak_bytes = (double)(s->transient + s->graph_estimate),
+        .graph_estimate_bytes = (double)s->graph_estimate,
+        .graph_bytes = (double)s->graph_actual,
         .available_kv_bytes = (double)s->available,
         .kv_tokens = (double)s->kv_tokens,
         .num_blocks = (double)s->num_blocks,
         .concurrency = s->concurrency,
-        .graph_bytes = (double)s->graph_actual,
-        .free_bytes = (double)s->baseline_free,
     };
     const double values[] = {
-#define PLIM__X(field, text) planned.field,
+#define PLIM__X(field, text, bytes) planned.field,
         PLIM_ENGINE_LOG_MAP(PLIM__X)
 #undef PLIM__X
     };
@@ -228,9 +232,8 @@ static void rules(struct plim_buf *out, const struct plim_plan *p,
     }
 }
 
-static void value(struct plim_buf *out, size_t field, double n)
+static void value(struct plim_buf *out, bool bytes, double n)
 {
-    bool bytes = field == 0 || field == 1 || field == 5 || field == 6;
     if (n < 0) {
         plim_buf_printf(out, " %14s", "-");
     } else if (bytes) {
@@ -240,29 +243,32 @@ static void value(struct plim_buf *out, size_t field, double n)
     }
 }
 
-static void compared(struct plim_buf *out, const struct plim_plan *p,
-                     const struct plim_plan_compared *c, const struct plim_text_style *style)
+static void compared(struct plim_buf *out, const struct plim_plan_compared *c,
+                     const struct plim_text_style *style)
 {
-    static const char *const texts[] = {
-#define PLIM__X(field, text) text,
+    static const struct {
+        const char *text;
+        bool bytes;
+    } fields[] = {
+#define PLIM__X(field, text, bytes) {text, bytes},
         PLIM_ENGINE_LOG_MAP(PLIM__X)
 #undef PLIM__X
     };
-    if (c->log == NULL) {
+    if (c->path == NULL) {
         return;
     }
     const double actual[] = {
-#define PLIM__X(field, text) c->log->field,
+#define PLIM__X(field, text, bytes) c->log.field,
         PLIM_ENGINE_LOG_MAP(PLIM__X)
 #undef PLIM__X
     };
     plim_text_heading(out, "Planned against the engine's log", style);
-    plim_buf_printf(out, "  %-20s %14s %14s\n", "", "planned", "actual");
-    for (size_t i = 0; i < PLIM_COUNT_OF(texts); i++) {
+    plim_buf_printf(out, "  %-24s %14s %14s\n", "", "planned", "actual");
+    for (size_t i = 0; i < PLIM_COUNT_OF(fields); i++) {
         if (actual[i] >= 0) {
-            plim_buf_printf(out, "  %-20s", texts[i]);
-            value(out, i, plim_plan_predicted(p, i));
-            value(out, i, actual[i]);
+            plim_buf_printf(out, "  %-24s", fields[i].text);
+            value(out, fields[i].bytes, plim_plan_predicted(&c->planned, i));
+            value(out, fields[i].bytes, actual[i]);
             plim_buf_text(out, "\n");
         }
     }
@@ -277,7 +283,7 @@ void plim_text_plan(struct plim_buf *out, const struct plim_plan *p,
     head(out, p, style);
     budget(out, p, style);
     ledger(out, p, style);
-    compared(out, p, c, style);
+    compared(out, c, style);
     answers(out, p, style);
     changes(out, p, style);
     rules(out, p, style);

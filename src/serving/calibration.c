@@ -18,7 +18,8 @@
 
 enum unit {
     UNIT_ONE,
-    UNIT_GIB
+    UNIT_GIB,
+    UNIT_TOOK /* GiB, behind the seconds it took */
 };
 
 /* X: the words in front of a number, the field it fills, its unit. */
@@ -31,9 +32,15 @@ static const struct sentence {
     {"Available KV cache memory: ", offsetof(struct plim_engine_log, available_kv_bytes), UNIT_GIB},
     {"GPU KV cache size: ", offsetof(struct plim_engine_log, kv_tokens), UNIT_ONE},
     {"tokens per request: ", offsetof(struct plim_engine_log, concurrency), UNIT_ONE},
-    {"Graph capturing finished in ", 0, UNIT_ONE}, /* seconds come first; see graph_size */
+    {"Graph capturing finished in ", offsetof(struct plim_engine_log, graph_bytes), UNIT_TOOK},
+    {" GiB (actual), ", offsetof(struct plim_engine_log, graph_estimate_bytes), UNIT_GIB},
     {"Initial free memory ", offsetof(struct plim_engine_log, free_bytes), UNIT_GIB},
     {"Free memory on device cuda:0 (", offsetof(struct plim_engine_log, free_bytes), UNIT_GIB},
+    {"Free memory on device (", offsetof(struct plim_engine_log, free_bytes), UNIT_GIB},
+    {"Actual usage is ", offsetof(struct plim_engine_log, consumed_bytes), UNIT_GIB},
+    {"(weights + non-torch), ", offsetof(struct plim_engine_log, peak_bytes), UNIT_GIB},
+    {"Estimated CUDA graph memory: ", offsetof(struct plim_engine_log, graph_estimate_bytes),
+     UNIT_GIB},
     {"num_gpu_blocks=\"", offsetof(struct plim_engine_log, num_blocks), UNIT_ONE},
     {"kv_cache_size_tokens=\"", offsetof(struct plim_engine_log, kv_tokens), UNIT_ONE},
     {"kv_cache_max_concurrency=\"", offsetof(struct plim_engine_log, concurrency), UNIT_ONE},
@@ -67,8 +74,8 @@ static const char *find(const char *p, size_t n, const char *what)
     return memmem(p, n, what, strlen(what));
 }
 
-/* "Graph capturing finished in 4 secs, took 0.58 GiB" */
-static double graph_size(struct plim_str rest)
+/* "4 secs, took 0.58 GiB" */
+static double behind_seconds(struct plim_str rest)
 {
     const char *took = find(rest.p, rest.n < 60 ? rest.n : 60, "took ");
     if (took == NULL) {
@@ -80,24 +87,15 @@ static double graph_size(struct plim_str rest)
 
 static void take(struct plim_engine_log *out, const struct sentence *s, struct plim_str rest)
 {
-    bool graphs = s->offset == 0 && s->unit == UNIT_ONE;
-    double value = graphs ? graph_size(rest) : number_at(rest);
-    if (value < 0) {
-        return;
-    }
-    if (graphs || s->unit == UNIT_GIB) {
-        value *= GIB;
-    }
-    if (graphs) {
-        out->graph_bytes = value;
-    } else {
-        *(double *)((char *)out + s->offset) = value;
+    double value = s->unit == UNIT_TOOK ? behind_seconds(rest) : number_at(rest);
+    if (value >= 0) {
+        *(double *)((char *)out + s->offset) = s->unit == UNIT_ONE ? value : value * GIB;
     }
 }
 
 void plim_engine_log_read(struct plim_str text, struct plim_engine_log *out)
 {
-#define PLIM__X(field, words) .field = PLIM_ENGINE_UNKNOWN,
+#define PLIM__X(field, words, bytes) .field = PLIM_ENGINE_UNKNOWN,
     *out = (struct plim_engine_log){PLIM_ENGINE_LOG_MAP(PLIM__X).rounding_bytes = 0.005 * GIB};
 #undef PLIM__X
     for (size_t i = 0; i < PLIM_COUNT_OF(sentences); i++) {

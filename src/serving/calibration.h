@@ -19,18 +19,22 @@
 
 #define PLIM_ENGINE_UNKNOWN (-1.0)
 
-/* X(field, text for people): numbers that the log states; bytes, tokens or requests. */
+/* X(field, text for people, whether bytes): numbers that the log states; else tokens, blocks or requests. */
 #define PLIM_ENGINE_LOG_MAP(X)                                                                     \
-    X(weights_bytes, "weights")                                                                    \
-    X(available_kv_bytes, "KV cache")                                                              \
-    X(kv_tokens, "KV tokens")                                                                      \
-    X(num_blocks, "blocks")                                                                        \
-    X(concurrency, "concurrency")                                                                  \
-    X(graph_bytes, "CUDA graphs")                                                                  \
-    X(free_bytes, "free at the start")
+    X(free_bytes, "free at the start", true)                                                       \
+    X(weights_bytes, "weights", true)                                                              \
+    X(consumed_bytes, "consumed", true)                                                            \
+    X(peak_bytes, "peak of the profile run", true)                                                 \
+    X(graph_estimate_bytes, "set aside for graphs", true)                                          \
+    X(graph_bytes, "CUDA graphs", true)                                                            \
+    X(available_kv_bytes, "KV cache", true)                                                        \
+    X(kv_tokens, "KV tokens", false)                                                               \
+    X(num_blocks, "blocks", false)                                                                 \
+    X(concurrency, "concurrency", false)
 
 struct plim_engine_log {
-#define PLIM__X(field, text) double field; /* PLIM_ENGINE_UNKNOWN when the log does not say */
+#define PLIM__X(field, text, bytes)                                                                \
+    double field; /* PLIM_ENGINE_UNKNOWN when the log does not say */
     PLIM_ENGINE_LOG_MAP(PLIM__X)
 #undef PLIM__X
     double rounding_bytes; /* half the last digit of the sizes */

@@ -116,6 +116,18 @@ enum plim_status plim_card_find(const char *text, struct plim_card *out, struct 
     return plim__fail(err, PLIM_E_USAGE, "%s has no MIG profile %s", row->key, slash + 1);
 }
 
+const char *plim_card_like(const struct plim_card *card)
+{
+    for (size_t i = 0; i < PLIM_COUNT_OF(rows); i++) {
+        uint64_t total = rows[i].total_mib * PLIM_MIB;
+        uint64_t apart = plim_max_u64(total, card->total) - plim_min_u64(total, card->total);
+        if (rows[i].cc == card->cc && rows[i].sms == card->sms && apart < total / 10) {
+            return rows[i].name;
+        }
+    }
+    return NULL;
+}
+
 bool plim_card_at(size_t i, struct plim_card *out)
 {
     for (size_t a = 0; a < PLIM_COUNT_OF(rows); a++) {

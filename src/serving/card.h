@@ -33,6 +33,10 @@ struct plim_card {
 PLIM_MUST_USE enum plim_status plim_card_find(const char *text, struct plim_card *out,
                                               struct plim_err *err);
 
+/** plim_card_like() - the driver's name of the whole card with that capability, as many multiprocessors and
+ * memory within a tenth; NULL when none is known. */
+const char *plim_card_like(const struct plim_card *card);
+
 /** plim_card_at() - the i-th whole card, by size; false behind the last. */
 bool plim_card_at(size_t i, struct plim_card *out);
 

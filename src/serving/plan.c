@@ -333,7 +333,7 @@ enum plim_status plim_plan_make(struct plim_arena *arena, const struct plim_plan
         return plim__budget_plan(arena, request, out, err);
     }
     PLIM_TRY(plim__plan_play(arena, request, &request->card, NULL, &p.flags, &p.start, err));
-    (void)plim__family_of(request->geometry->architecture, &p.known_family);
+    (void)plim__vllm_family_of(request->geometry, &p.known_family);
     plim__plan_lines(&p);
     plim__plan_judge(arena, &p);
     PLIM_TRY(plim__plan_rules(arena, &p, err));

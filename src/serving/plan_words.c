@@ -38,10 +38,14 @@ static void assume_model(struct plim_arena *arena, struct plim_plan *p)
 {
     const struct plim_geometry *g = p->request->geometry;
     if (!p->known_family) {
-        assume(p, plim_arena_sayf(arena,
-                                  "Activations of %s are taken to be like Qwen's: a quarter "
-                                  "may be wrong.",
-                                  g->architecture));
+        bool known;
+        const struct plim__vllm_family *like = plim__vllm_family_of(g, &known);
+        assume(p,
+               plim_arena_sayf(arena,
+                               "Activations of %s are taken to be like those of %s: a quarter "
+                               "may be wrong.",
+                               g->architecture[0] != '\0' ? g->architecture : g->model_type,
+                               like->architecture[0] != '\0' ? like->architecture : "most models"));
     }
     if (g->vision.depth > 0 && !p->start.settings.at.no_vision) {
         assume(p, "The encoder's activations at the largest image are not in the profile: add them "

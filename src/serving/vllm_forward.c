@@ -6,6 +6,7 @@
  * them, and a layer holds its attention's result while the feed-forward part runs.
  */
 
+#include "serving/family.h"
 #include "serving/vllm_run.h"
 
 /* X(architecture, norm, shape, gate_up held, embedding scaled, source) */
@@ -54,24 +55,45 @@
     X("OPTForCausalLM", LAYER, ADD, false, false, "opt.py")                                        \
     X("GPT2LMHeadModel", LAYER, ADD, true, false, "gpt2.py")
 
-static const struct plim__family families[] = {
+static const struct plim__vllm_family families[] = {
 #define ROW(architecture, norm, shape, holds, scales, source)                                      \
     {architecture, PLIM__NORM_##norm, PLIM__SHAPE_##shape, holds, scales, source},
     FAMILY_MAP(ROW)
 #undef ROW
 };
 
-const struct plim__family *plim__family_of(const char *architecture, bool *known)
+/* The row of a class whose name has `n` letters; NULL when there is none. */
+static const struct plim__vllm_family *row_of(const char *architecture, size_t n)
 {
-    static const struct plim__family most = {"",   PLIM__NORM_RMS, PLIM__SHAPE_PRE,
-                                             true, false,          "as most models"};
     for (size_t i = 0; i < PLIM_COUNT_OF(families); i++) {
-        if (strcmp(families[i].architecture, architecture) == 0) {
-            *known = true;
+        const char *name = families[i].architecture;
+        if (strlen(name) == n && strncmp(name, architecture, n) == 0) {
             return &families[i];
         }
     }
-    *known = false;
+    return NULL;
+}
+
+const struct plim__vllm_family *plim__vllm_family_of(const struct plim_geometry *g, bool *known)
+{
+    static const struct plim__vllm_family most = {"",   PLIM__NORM_RMS, PLIM__SHAPE_PRE,
+                                                  true, false,          "as most models"};
+    const struct plim__vllm_family *row = row_of(g->architecture, strlen(g->architecture));
+    *known = row != NULL;
+    if (row != NULL) {
+        return row;
+    }
+    const struct plim__family *relatives = plim__family_of_type(g->family);
+    const char *name = relatives != NULL ? relatives->classes : "";
+    while (*name != '\0') {
+        size_t n = strcspn(name, " ");
+        row = row_of(name, n);
+        if (row != NULL) {
+            *known = g->architecture[0] == '\0' && !g->assumed;
+            return row;
+        }
+        name += n + (name[n] == ' ');
+    }
     return &most;
 }
 

@@ -29,7 +29,7 @@ enum plim__shape {
 };
 
 /* A family of model classes that allocate alike. */
-struct plim__family {
+struct plim__vllm_family {
     const char *architecture;
     enum plim__norm norm;
     enum plim__shape shape;
@@ -38,14 +38,15 @@ struct plim__family {
     const char *source; /* file of the engine */
 };
 
-/** plim__family_of() - the row of an architecture; *known false: the row of one like most. */
-const struct plim__family *plim__family_of(const char *architecture, bool *known);
+/** plim__vllm_family_of() - the row of the model's class; of the first relative (serving/family.h) that has one
+ * when it has none; else the row of most. *known: it is the model's own, or the file names no class. */
+const struct plim__vllm_family *plim__vllm_family_of(const struct plim_geometry *g, bool *known);
 
 struct plim__run {
     const struct plim_vllm_settings *set;
     const struct plim_geometry *g;
     const struct plim_card *card;
-    const struct plim__family *family;
+    const struct plim__vllm_family *family;
     struct plim_tape *tape;
     uint64_t tokens; /* of the step */
     bool

@@ -53,6 +53,10 @@ class Plan(unittest.TestCase):
         self.assertLessEqual(abs(got - want), max(64 * MIB, abs(want) // 100),
                              f"{row['id']}: {got} planned, {want} reported")
 
+    def near(self, got, want, slack, row):
+        """a count that follows from the bytes: within 1 %, or what 64 MiB of cache are"""
+        self.assertLessEqual(abs(got - want), max(slack, want / 100), f"{row['id']}: {got} planned, {want} reported")
+
     def refused(self, out, row):
         error = row["want"]["error"]
         kinds = [kind for start, kind in REFUSALS if error.startswith(start)]
@@ -74,12 +78,17 @@ class Plan(unittest.TestCase):
                 self.assertEqual(engine[key], want[key], f"{row['id']}: {key}")
         if "available_kv_bytes" in want:
             self.close(engine["available_kv_bytes"], want["available_kv_bytes"], row)
+            print(f"# {row['id']}: {(engine['available_kv_bytes'] - want['available_kv_bytes']) / MIB:+.2f} MiB of "
+                  f"{want['available_kv_bytes'] / MIB:.0f}")
         if "num_blocks" in want and "max_concurrency" in want:
             self.assertEqual(engine["request_blocks"], round(want["num_blocks"] / want["max_concurrency"]),
                              row["id"])
             self.close(engine["num_blocks"] * engine["block_bytes"],
                        want["num_blocks"] * engine["block_bytes"], row)
             self.assertEqual(engine["max_model_len"], want["max_model_len"], row["id"])
+            requests = 64 * MIB / engine["block_bytes"] / engine["request_blocks"]
+            self.near(engine["max_concurrency"], want["max_concurrency"], requests, row)
+            self.near(engine["kv_tokens"], want["kv_tokens"], requests * want["max_model_len"] + 1, row)
 
     def table(self, name, least):
         rows = [json.loads(line) for line in (TABLES / name).read_text(encoding="utf-8").splitlines()]

@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-#define LLAMA                                                                                      \
-    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":4096,"     \
+#define LLAMA "{\"architectures\":[\"LlamaForCausalLM\"]," LLAMA_SIZES
+#define LLAMA_SIZES                                                                                \
+    "\"model_type\":\"llama\",\"hidden_size\":4096,"                                               \
     "\"intermediate_size\":14336,\"num_hidden_layers\":32,\"num_attention_heads\":32,"             \
     "\"num_key_value_heads\":8,\"vocab_size\":128256,\"max_position_embeddings\":131072,"          \
     "\"tie_word_embeddings\":false,\"torch_dtype\":\"bfloat16\"}"
@@ -296,6 +297,32 @@ static void slices_are_cards_of_their_own(void **state)
     assert_true(card.unified);
 }
 
+static void a_card_given_by_numbers_is_like_one_with_the_same(void **state)
+{
+    (void)state;
+    struct plim_card card = {.cc = 80, .sms = 108, .total = 79 * PLIM_GIB};
+    assert_non_null(strstr(plim_card_like(&card), "A100"));
+    card.total = 20 * PLIM_GIB;
+    assert_null(plim_card_like(&card));
+    card = (struct plim_card){.cc = 90, .sms = 131, .total = 79 * PLIM_GIB};
+    assert_null(plim_card_like(&card));
+}
+
+/* A file that names its model_type alone is planned like one that names the class. */
+static void a_file_without_a_class_is_planned_by_its_type(void **state)
+{
+    (void)state;
+    struct world named, typed;
+    open_world(&named, LLAMA, "h100-80gb");
+    MAKE(&named, "--enforce-eager");
+    open_world(&typed, "{" LLAMA_SIZES, "h100-80gb");
+    MAKE(&typed, "--enforce-eager");
+    assert_true(typed.plan.known_family);
+    assert_int_equal(typed.plan.start.available, named.plan.start.available);
+    plim_arena_fini(&typed.arena);
+    plim_arena_fini(&named.arena);
+}
+
 /* ---- calibration --------------------------------------------------------------------------------------- */
 
 static void a_log_teaches_what_is_outside(void **state)
@@ -306,8 +333,18 @@ static void a_log_teaches_what_is_outside(void **state)
                                   "INFO Available KV cache memory: 54.12 GiB\n"
                                   "INFO GPU KV cache size: 443,344 tokens\n"
                                   "INFO Maximum concurrency for 8,192 tokens per request: 54.12x\n"
-                                  "INFO Graph capturing finished in 4 secs, took 0.58 GiB\n"),
+                                  "INFO Graph capturing finished in 4 secs, took 0.58 GiB\n"
+                                  "INFO CUDA graph pool memory: 0.58 GiB (actual), 0.88 GiB "
+                                  "(estimated), difference: 0.3 GiB (51.7%).\n"
+                                  "INFO Free memory on device (78.5/79.2 GiB) on startup. Desired "
+                                  "GPU memory utilization is (0.92, 72.9 GiB). Actual usage is "
+                                  "16.5 GiB for consumed memory (weights + non-torch), 2.25 GiB "
+                                  "for peak activation, and 0.58 GiB for CUDAGraph memory.\n"),
                          &log);
+    assert_true(log.free_bytes == 78.5 * (double)PLIM_GIB);
+    assert_true(log.consumed_bytes == 16.5 * (double)PLIM_GIB);
+    assert_true(log.peak_bytes == 2.25 * (double)PLIM_GIB);
+    assert_true(log.graph_estimate_bytes > 0.87 * (double)PLIM_GIB);
     assert_true(log.weights_bytes == 15.0 * (double)PLIM_GIB);
     assert_true(log.kv_tokens == 443344);
     assert_true(log.concurrency > 54.1 && log.concurrency < 54.2);
@@ -377,6 +414,8 @@ int main(void)
         cmocka_unit_test(traffic_that_asks_for_more_than_fits_is_refused),
         cmocka_unit_test(unsafe_combinations_are_named),
         cmocka_unit_test(slices_are_cards_of_their_own),
+        cmocka_unit_test(a_card_given_by_numbers_is_like_one_with_the_same),
+        cmocka_unit_test(a_file_without_a_class_is_planned_by_its_type),
         cmocka_unit_test(a_log_teaches_what_is_outside),
         cmocka_unit_test(what_was_learned_moves_the_plan),
         cmocka_unit_test(failing_allocations_are_errors),
