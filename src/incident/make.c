@@ -150,11 +150,16 @@ static enum plim_status complete(const struct plim_incident_options *options, co
 
 /* ---- gathering pieces ---- */
 
-/* drop-PID-N, and drop-PID-N.part of a process that is gone. */
-static bool is_ready(const char *name)
+/* drop-PID-N, and drop-PID-N.part of a process that is gone; and nobody else will take it. */
+static bool is_ready(const char *dir, const char *name, struct plim_arena *arena)
 {
+    struct plim_facts_file facts;
     int pid = atoi(name + strlen(PLIM_DROP_PREFIX)); // NOLINT(cert-err34-c): 0 when it is none
-    return strstr(name, PLIM_PART_SUFFIX) == NULL || !plim__process_lives(pid);
+    if (strstr(name, PLIM_PART_SUFFIX) != NULL && plim__process_lives(pid)) {
+        return false;
+    }
+    const char *path = plim_arena_sayf(arena, "%s/%s/facts.json", dir, name);
+    return plim__facts_read(path, arena, &facts, NULL) != PLIM_OK || plim__drop_is_ours(&facts);
 }
 
 static enum plim_status ready_drops(const char *dir, struct plim_arena *arena,
@@ -163,7 +168,7 @@ static enum plim_status ready_drops(const char *dir, struct plim_arena *arena,
     struct plim_names all = {0};
     enum plim_status st = plim__folder_names(dir, PLIM_DROP_PREFIX, arena, &all, err);
     for (size_t i = 0; st == PLIM_OK && i < all.list.n; i++) {
-        if (is_ready(all.list.items[i])) {
+        if (is_ready(dir, all.list.items[i], arena)) {
             st = plim_vec_push(&out->list, err, all.list.items[i]);
         }
     }

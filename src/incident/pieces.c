@@ -81,6 +81,22 @@ static enum plim_status pairs_of(const json_t *object, const char *key, struct p
     return PLIM_OK;
 }
 
+/* The owner that the process was started under. */
+static int owner_of(const struct plim_pairs *environment)
+{
+    for (size_t i = 0; i < environment->n; i++) {
+        if (strcmp(environment->items[i].name, PLIM_INCIDENT_OWNER_VARIABLE) == 0) {
+            return (int)strtol(environment->items[i].value, NULL, 10);
+        }
+    }
+    return 0;
+}
+
+bool plim__drop_is_ours(const struct plim_facts_file *drop)
+{
+    return drop->owner == getpid() || !plim__process_lives(drop->owner);
+}
+
 /* Of an environment only what is on the list goes any further, and nothing that we put there
  * ourselves. */
 static void keep_harmless(struct plim_pairs *list)
@@ -179,6 +195,7 @@ static enum plim_status facts_from(const json_t *o, struct plim_arena *arena,
     PLIM_TRY(pairs_of(o, "tags", arena, &f.tags, err));
     PLIM_TRY(pairs_of(o, "versions", arena, &f.versions, err));
     PLIM_TRY(pairs_of(o, "environment", arena, &f.environment, err));
+    f.owner = owner_of(&f.environment);
     keep_harmless(&f.environment);
     PLIM_TRY(argv_of(o, arena, &f.argv, err));
     PLIM_TRY(devices_of(o, arena, &f, err));

@@ -30,8 +30,9 @@ struct plim_named_device {
 
 struct plim_facts_file {
     enum plim_incident_kind kind;
-    int pid, ppid;                                /* 0 unknown */
-    uint64_t time_ns, started_ns;                 /* 0 unknown */
+    int owner;                    /* of a drop: the process that will finish it; 0: nobody */
+    int pid, ppid;                /* 0 unknown */
+    uint64_t time_ns, started_ns; /* 0 unknown */
     int64_t rank, local_rank, world_size, device; /* -1 unknown */
     struct plim_amount request, device_total, device_free;
     struct plim_pairs tags, versions, environment;
@@ -58,6 +59,10 @@ struct plim_pieces {
  * PLIM_E_BUDGET more than 1 MiB, PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim__facts_read(const char *path, struct plim_arena *arena,
                                                 struct plim_facts_file *out, struct plim_err *err);
+
+/** plim__drop_is_ours() - whether this process may take a drop: it is the owner, or there is none
+ * that lives. */
+bool plim__drop_is_ours(const struct plim_facts_file *drop);
 
 /** plim__pieces_read() - everything in `raw`. A drop without facts that can be read counts as
  * `half`.

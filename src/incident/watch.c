@@ -103,7 +103,7 @@ static struct plim_str read_log(const struct plim_incident_watch *w)
     return (struct plim_str){text, n > 0 ? (size_t)n : 0};
 }
 
-/* The first complete drop's facts; false when there are no drops. */
+/* The first complete drop's facts; false when there are none for us. */
 static bool first_drop(const struct plim_incident_watch *w, struct plim_arena *arena,
                        struct plim_facts_file *out)
 {
@@ -116,7 +116,7 @@ static bool first_drop(const struct plim_incident_watch *w, struct plim_arena *a
         const char *name = names.list.items[i];
         const char *path = plim_arena_sayf(arena, "%s/%s/facts.json", dir, name);
         if (strstr(name, PLIM_PART_SUFFIX) == NULL &&
-            plim__facts_read(path, arena, &facts, NULL) == PLIM_OK &&
+            plim__facts_read(path, arena, &facts, NULL) == PLIM_OK && plim__drop_is_ours(&facts) &&
             (!found || facts.time_ns < out->time_ns)) {
             *out = facts;
             found = true;

@@ -241,6 +241,14 @@ class IncidentTest(unittest.TestCase):
         self.assertTrue(any("died while" in n for n in manifest["notes"]), manifest["notes"])
         self.assertTrue((self.dir / f"drop-{os.getpid()}-1.part").exists())
 
+    def test_drops_of_a_living_owner_are_left_to_it(self):
+        """what another process said that it would finish is not taken while that lives"""
+        drop(self.dir, "drop-20-1", pid=20, environment={"PLIMSOLL_INCIDENT_OWNER": str(os.getpid())})
+        self.assertEqual(self.finish(), [])
+        shutil.rmtree(self.dir)
+        drop(self.dir, "drop-20-1", pid=20, environment={"PLIMSOLL_INCIDENT_OWNER": str(DEAD)})
+        self.check_whole(self.one())
+
     def test_interrupted_work_is_finished_later(self):
         """killed at any moment, finishing can be repeated, and nothing is lost"""
         seed = random.randrange(1 << 30)
