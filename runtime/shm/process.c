@@ -34,14 +34,14 @@ char *plim__shm_put_text(char *at, char *end, const char *text)
     return at;
 }
 
-/* The number that begins at `at`; 0 when none does. */
-static uint64_t number(const char *at)
+const char *plim__shm_number(const char *at, uint64_t *value)
 {
-    uint64_t value = 0;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        value = value * 10 + (uint64_t)(*at - '0');
+    const char *begin = at;
+    *value = 0;
+    for (; *at >= '0' && *at <= '9' && at - begin < 19; at++) { /* 19 digits fit */
+        *value = *value * 10 + (uint64_t)(*at - '0');
     }
-    return value;
+    return at > begin ? at : NULL;
 }
 
 uint64_t plim__shm_start_ticks(uint32_t pid, bool *dead)
@@ -79,5 +79,6 @@ uint64_t plim__shm_start_ticks(uint32_t pid, bool *dead)
         }
         at++;
     }
-    return number(at);
+    uint64_t ticks;
+    return plim__shm_number(at, &ticks) != NULL ? ticks : 0;
 }

@@ -122,6 +122,24 @@ bool plim_shm_alive(const struct plim_shm_reader *reader)
     return start != 0 && start == reader->head.start_ticks && !dead;
 }
 
+static bool ends_with_suffix(const char *at)
+{
+    return strcmp(at, PLIM_SHM_SUFFIX) == 0 || strcmp(at, PLIM_ATTACH_SUFFIX) == 0;
+}
+
+int plim_shm_named_alive(const char *name)
+{
+    uint64_t pid, start, program;
+    bool dead = false;
+    const char *at = plim__shm_number(name + (*name == '.'), &pid);
+    at = at != NULL && *at == '-' ? plim__shm_number(at + 1, &start) : NULL;
+    at = at != NULL && *at == '.' ? plim__shm_number(at + 1, &program) : NULL;
+    if (at == NULL || !ends_with_suffix(at) || pid == 0 || pid > UINT32_MAX || start == 0) {
+        return -EINVAL;
+    }
+    return plim__shm_start_ticks((uint32_t)pid, &dead) == start && !dead;
+}
+
 static uint64_t now_ns(void)
 {
     struct timespec t;

@@ -6,6 +6,10 @@
  * stores seq last: a reader that finds the expected seq finds a complete event. Between the two a
  * thread may be stopped or killed; then the slot keeps the seq of an earlier lap, and the reader
  * waits, or, when the process is gone, skips it.
+ *
+ * A file has no name until it is complete (O_TMPFILE, open(2)): of a process that is killed while it makes
+ * its file nothing is left. Where a file system cannot do that, the file has a hidden name so long, and
+ * whoever reads the session removes what the dead left.
  */
 
 #include "writer.h"
@@ -15,14 +19,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h> /* rename */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PAGE 4096u
+#define PAGE     4096u
+#define PROGRAMS 1000000u /* most that one process may become */
 
 static int64_t clock_ns(clockid_t id)
 {
@@ -67,13 +71,12 @@ static void lay_out(struct plim_shm_head *head, const struct plim_shm_sizes *siz
     memcpy(head->magic, PLIM_SHM_MAGIC, sizeof head->magic);
 }
 
-static void say_who(struct plim_shm_head *head, uint32_t program, const char *version)
+static void say_who(struct plim_shm_head *head, const char *version)
 {
     int64_t now = clock_ns(CLOCK_MONOTONIC);
     head->pid = (uint32_t)getpid();
     head->parent_pid = (uint32_t)getppid();
     head->start_ticks = plim__shm_start_ticks(0, NULL);
-    head->program = program;
     head->start_ns = (uint64_t)now;
     head->heartbeat_ns = (uint64_t)now;
     head->real_offset_ns = clock_ns(CLOCK_REALTIME) - now;
@@ -126,7 +129,7 @@ static int fill(struct plim_shm_writer *w, int fd, const struct plim_shm_head *h
 
 /* "<dir>/<dot><pid>-<start>.<program>.plimshm" */
 static bool name_file(char path[PATH_MAX], const char *dir, const char *dot,
-                      const struct plim_shm_head *head, uint32_t program)
+                      const struct plim_shm_head *head)
 {
     if (strlen(dir) + 96 > PATH_MAX) {
         return false;
@@ -136,9 +139,62 @@ static bool name_file(char path[PATH_MAX], const char *dir, const char *dot,
     *at++ = '-';
     at = plim__shm_put_number(at, head->start_ticks);
     *at++ = '.';
-    at = plim__shm_put_number(at, program);
+    at = plim__shm_put_number(at, head->program);
     (void)strcpy(at, PLIM_SHM_SUFFIX);
     return true;
+}
+
+/* Give the file its name: that of the first program that is free. `from` leads to the file. */
+static int publish(struct plim_shm_head *head, const char *from, const char *dir)
+{
+    char path[PATH_MAX];
+    for (head->program = 0; head->program < PROGRAMS; head->program++) {
+        if (!name_file(path, dir, "", head)) {
+            return -EINVAL;
+        }
+        if (linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0) {
+            return 0;
+        }
+        if (errno != EEXIST) {
+            return -errno;
+        }
+    }
+    return -EEXIST;
+}
+
+/* Make the file without a name, or under a hidden one, and then publish it. */
+static int make(struct plim_shm_writer *writer, const struct plim_shm_sizes *sizes,
+                const struct plim_shm_head *head, const char *dir, bool hidden,
+                const char *const *calls)
+{
+    char from[PATH_MAX] = "/proc/self/fd/";
+    int fd;
+    *writer = (struct plim_shm_writer){.sizes = *sizes};
+    if (hidden) {
+        if (!name_file(from, dir, ".", head)) {
+            return -EINVAL;
+        }
+        (void)unlink(from); /* of this process, as a program that did not come to an end with it */
+        fd = open(from, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    } else {
+        fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    }
+    if (fd < 0) {
+        return -errno;
+    }
+    if (!hidden) {
+        (void)plim__shm_put_number(from + strlen(from), (uint64_t)fd);
+    }
+    int rc = fill(writer, fd, head, calls);
+    rc = rc == 0 ? publish(writer->head, from, dir) : rc;
+    if (hidden) {
+        (void)unlink(from);
+    }
+    (void)close(fd);
+    if (rc != 0) {
+        plim__shm_unmap(writer);
+    }
+    return rc;
 }
 
 int plim__shm_create(struct plim_shm_writer *writer, const char *dir,
@@ -146,37 +202,15 @@ int plim__shm_create(struct plim_shm_writer *writer, const char *dir,
                      const char *version)
 {
     struct plim_shm_head head;
-    char path[PATH_MAX], hidden[PATH_MAX];
     bool power = sizes->ring_slots != 0 && (sizes->ring_slots & (sizes->ring_slots - 1)) == 0;
     if (!power || sizes->ring_slots > (uint64_t)1 << 32 || sizes->libraries == 0 ||
         sizes->stacks == 0 || sizes->text_bytes > UINT32_MAX || sizes->frames > UINT32_MAX) {
         return -EINVAL;
     }
     lay_out(&head, sizes, n);
-    say_who(&head, 0, version);
-    if (!name_file(path, dir, "", &head, 0) || !name_file(hidden, dir, ".", &head, 0)) {
-        return -EINVAL;
-    }
-    while (access(path, F_OK) == 0 && head.program < 1000000) {
-        head.program++;
-        (void)name_file(path, dir, "", &head, head.program);
-    }
-    (void)unlink(hidden); /* of a program of this process that was killed while it made its file */
-    int fd = open(hidden, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        return -errno;
-    }
-    writer->sizes = *sizes;
-    int rc = fill(writer, fd, &head, calls);
-    (void)close(fd);
-    if (rc == 0 && rename(hidden, path) != 0) {
-        rc = -errno;
-        plim__shm_unmap(writer);
-    }
-    if (rc != 0) {
-        (void)unlink(hidden);
-    }
-    return rc;
+    say_who(&head, version);
+    int rc = make(writer, sizes, &head, dir, false, calls);
+    return rc == 0 ? 0 : make(writer, sizes, &head, dir, true, calls);
 }
 
 void plim__shm_unmap(struct plim_shm_writer *writer)
