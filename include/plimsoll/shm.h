@@ -15,9 +15,10 @@
  *
  * The recorder makes its file at the first call that it sees; a process that never touches a device
  * makes none. A forked child makes its own. When a file with a greater n exists, the lesser ones are
- * ended. A recorder's file is complete when it gets its name (it has none before, or, where the file
- * system wants one, PROCESS behind a dot), and all its bytes are allocated: a full file system shows
- * then, never later. Files of a process that is dead are removed by the reader that took what they hold.
+ * ended. A recorder's file is complete when it gets its name (it has none before, or, where the
+ * file system wants one, PROCESS behind a dot), and all its bytes are allocated: a full file system
+ * shows then, never later. Files of a dead process are removed by the reader that took what they
+ * hold.
  *
  * Rules of sharing. Words marked (atomic) are read and written whole, by __atomic builtins. The writer
  * never waits: a full ring drops the event and counts it in `lost`. Totals are kept up to date even
@@ -250,9 +251,9 @@ void plim_shm_close(struct plim_shm_reader *reader);
  * and start time in /proc. A caller in another pid namespace gets false. */
 bool plim_shm_alive(const struct plim_shm_reader *reader);
 
-/** plim_shm_named_alive() - whether the process that a file of a session is named for exists and is no
- * zombie: 1 or 0. @name: of the file, without its folder; a hidden one too. -EINVAL: not such a name.
- * As plim_shm_alive(), of use only in the pid namespace of the process. */
+/** plim_shm_named_alive() - whether the process that a file of a session is named for exists and is
+ * no zombie: 1 or 0; -EINVAL: not such a name. As plim_shm_alive(), of use only in the pid namespace
+ * of the process. @name: of the file, without its folder; a hidden one too. */
 int plim_shm_named_alive(const char *name);
 
 /** plim_shm_poll() - read the next events, in order.

@@ -20,8 +20,8 @@ uint64_t plim__shm_start_ticks(uint32_t pid, bool *dead);
  * Needs 21 bytes. */
 char *plim__shm_put_number(char *at, uint64_t value);
 
-/** plim__shm_number() - the decimal number that begins at `at`, of at most 19 digits. Returns what follows
- * it; NULL, and *value 0, when none begins there. */
+/** plim__shm_number() - the decimal number that begins at `at`, of at most 19 digits. Returns what
+ * follows it; NULL, and *value 0, when none begins there. */
 const char *plim__shm_number(const char *at, uint64_t *value);
 
 /** plim__shm_put_text() - as stpcpy, but never behind `end`, which gets the NUL at the latest. */

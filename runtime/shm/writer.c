@@ -7,9 +7,9 @@
  * thread may be stopped or killed; then the slot keeps the seq of an earlier lap, and the reader
  * waits, or, when the process is gone, skips it.
  *
- * A file has no name until it is complete (O_TMPFILE, open(2)): of a process that is killed while it makes
- * its file nothing is left. Where a file system cannot do that, the file has a hidden name so long, and
- * whoever reads the session removes what the dead left.
+ * A file has no name until it is complete (O_TMPFILE, open(2)): of a process that is killed while it
+ * makes its file nothing is left. Where a file system cannot do that, the file has a hidden name so
+ * long, and whoever reads the session removes what the dead left.
  */
 
 #include "writer.h"

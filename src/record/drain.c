@@ -100,8 +100,18 @@ static void forget(struct plim_source_file *s)
     s->done = true;
 }
 
-/* The process is gone, or we are: its sums and its end into the trace. What a dead process leaves in memory
- * is given back at once, since a recording may see any number of them. */
+/* What a process leaves in memory is given back when it is dead, since a recording may see any number
+ * of them; not before: the name must not be free for the next program of that process. */
+static void remove_files(const struct plim_drain *d, const struct plim_source_file *s)
+{
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/%s" PLIM_SHM_SUFFIX, d->folder, s->name);
+    (void)unlink(path);
+    (void)snprintf(path, sizeof(path), "%s/%s" PLIM_ATTACH_SUFFIX, d->folder, s->name);
+    (void)unlink(path);
+}
+
+/* The process is gone, or another program, or we are gone: its sums and its end into the trace. */
 static enum plim_status end_source(struct plim_drain *d, struct plim_source_file *s, bool alive,
                                    struct plim_err *err)
 {
@@ -109,14 +119,10 @@ static enum plim_status end_source(struct plim_drain *d, struct plim_source_file
     st = st == PLIM_OK ? plim__drain_stats(d, s, err) : st;
     st = st == PLIM_OK ? plim__drain_end(d, s, alive, err) : st;
     d->tally.alive += alive;
-    forget(s);
-    if (!alive) {
-        char path[512];
-        (void)snprintf(path, sizeof(path), "%s/%s" PLIM_SHM_SUFFIX, d->folder, s->name);
-        (void)unlink(path);
-        (void)snprintf(path, sizeof(path), "%s/%s" PLIM_ATTACH_SUFFIX, d->folder, s->name);
-        (void)unlink(path);
+    if (!plim_shm_alive(&s->reader)) {
+        remove_files(d, s);
     }
+    forget(s);
     return st;
 }
 
@@ -140,14 +146,14 @@ static enum plim_status drain_source(struct plim_drain *d, struct plim_source_fi
     return PLIM_OK;
 }
 
-static bool known(const struct plim_drain *d, const char *name)
+static struct plim_source_file *find(const struct plim_drain *d, const char *name)
 {
     plim_vec_foreach (s, &d->sources) {
         if (strcmp((*s)->name, name) == 0) {
-            return true;
+            return *s;
         }
     }
-    return false;
+    return NULL;
 }
 
 /* A process that became another program writes no more into its old file. */
@@ -209,6 +215,36 @@ static const struct dirent *next_entry(DIR *dir)
     return readdir(dir); // NOLINT(concurrency-mt-unsafe)
 }
 
+/* The PROCESS in a file's name, and its suffix; NULL when it is no such name or hidden. */
+static const char *split(const char *file, char name[64])
+{
+    const char *dot = strrchr(file, '.');
+    if (dot == NULL || *file == '.' || dot - file >= 64) {
+        return NULL;
+    }
+    memcpy(name, file, (size_t)(dot - file));
+    name[dot - file] = '\0';
+    return dot;
+}
+
+/* A dead process's file that holds nothing which is not in the trace: one that it did not come to
+ * finish, what it wrote before it became another program, what Python wrote beside a device that was
+ * never used. */
+static bool is_left(const struct plim_drain *d, const char *file)
+{
+    char name[64], ring[512];
+    if (plim_shm_named_alive(file) != 0) {
+        return false;
+    }
+    const char *suffix = split(file, name);
+    if (suffix == NULL) {
+        return *file == '.';
+    }
+    const struct plim_source_file *s = find(d, name);
+    (void)snprintf(ring, sizeof(ring), "%s/%s" PLIM_SHM_SUFFIX, d->folder, name);
+    return s != NULL ? s->done : strcmp(suffix, PLIM_ATTACH_SUFFIX) == 0 && access(ring, F_OK) != 0;
+}
+
 enum plim_status plim_drain_look(struct plim_drain *d, struct plim_err *err)
 {
     DIR *dir = opendir(d->folder);
@@ -216,15 +252,17 @@ enum plim_status plim_drain_look(struct plim_drain *d, struct plim_err *err)
     const struct dirent *entry;
     while (dir != NULL && st == PLIM_OK && (entry = next_entry(dir)) != NULL) {
         char name[64];
-        size_t n = strlen(entry->d_name), suffix = strlen(PLIM_SHM_SUFFIX);
-        if (entry->d_name[0] == '.' || n <= suffix || n - suffix >= sizeof(name) ||
-            strcmp(entry->d_name + n - suffix, PLIM_SHM_SUFFIX) != 0) {
-            continue;
-        }
-        memcpy(name, entry->d_name, n - suffix);
-        name[n - suffix] = '\0';
-        if (!known(d, name) && d->sources.n < PLIM_TRACE_PROCESSES_MAX) {
+        const char *suffix = split(entry->d_name, name);
+        bool ring = suffix != NULL && strcmp(suffix, PLIM_SHM_SUFFIX) == 0;
+        bool fresh = ring && find(d, name) == NULL;
+        if (fresh && d->sources.n >= PLIM_TRACE_PROCESSES_MAX) {
+            plim__drain_tell(d, &d->told_odd,
+                             "a trace holds 65535 processes: later ones are left out");
+        } else if (fresh) {
             st = add_source(d, name, err);
+        }
+        if (is_left(d, entry->d_name)) {
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
         }
     }
     if (dir != NULL) {

@@ -85,7 +85,8 @@ struct plim_session {
     int fd; /* of the folder, locked while we live: others know by it that it is in use */
 };
 
-/** plim_session_make() - a new folder; those of recordings whose processes are all gone are removed.
+/** plim_session_make() - a new folder; those of recordings whose processes are all gone are removed,
+ * and of other recordings that were killed what the dead left.
  * Errors: PLIM_E_CREATE. */
 PLIM_MUST_USE enum plim_status plim_session_make(struct plim_session *out, struct plim_err *err);
 
@@ -125,7 +126,7 @@ PLIM_MUST_USE enum plim_status plim_drain_open(struct plim_drain *d,
                                                const struct plim_record_setup *setup,
                                                const char *folder, struct plim_err *err);
 
-/** plim_drain_look() - take up processes that are new in the folder. */
+/** plim_drain_look() - take up processes that are new in the folder; remove what dead ones left. */
 PLIM_MUST_USE enum plim_status plim_drain_look(struct plim_drain *d, struct plim_err *err);
 
 /** plim_drain_turn() - take what is in the rings; *took: events. Closes sources whose process is gone. */

@@ -40,23 +40,17 @@ static void empty(const char *folder)
     (void)rmdir(folder);
 }
 
-/* Whether a process that has a file in the folder is alive. */
-static bool in_use(const char *folder)
+/* Remove the files of dead processes; whether one that has a file there is alive. */
+static bool remove_dead(const char *folder)
 {
     DIR *dir = opendir(folder);
     const struct dirent *entry;
     bool alive = false;
-    while (dir != NULL && !alive && (entry = next_entry(dir)) != NULL) {
-        char path[600];
-        struct plim_shm_reader reader;
-        size_t n = strlen(entry->d_name), suffix = strlen(PLIM_SHM_SUFFIX);
-        if (n <= suffix || strcmp(entry->d_name + n - suffix, PLIM_SHM_SUFFIX) != 0) {
-            continue;
-        }
-        (void)snprintf(path, sizeof(path), "%.300s/%s", folder, entry->d_name);
-        if (plim_shm_open(&reader, path, false) == 0) {
-            alive = plim_shm_alive(&reader);
-            plim_shm_close(&reader);
+    while (dir != NULL && (entry = next_entry(dir)) != NULL) {
+        int lives = plim_shm_named_alive(entry->d_name);
+        alive |= lives == 1;
+        if (lives == 0) {
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
         }
     }
     if (dir != NULL) {
@@ -65,7 +59,8 @@ static bool in_use(const char *folder)
     return alive;
 }
 
-/* Folders of ours whose recording was killed and whose processes are gone. */
+/* Folders of ours whose recording was killed: what the dead left there goes, and with the last process
+ * the folder. One that is young and empty may belong to a program that has yet to make its ring. */
 static void remove_stale(const char *parent)
 {
     DIR *dir = opendir(parent);
@@ -75,13 +70,13 @@ static void remove_stale(const char *parent)
         struct stat info;
         if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
             fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
-            time(NULL) - info.st_mtime < STALE_S) {
+            !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
             continue;
         }
         (void)snprintf(path, sizeof(path), "%.120s/%s", parent, entry->d_name);
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && !in_use(path)) {
+        bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+        if (ours && !remove_dead(path) && time(NULL) - info.st_mtime >= STALE_S) {
             empty(path);
         }
         if (fd >= 0) {

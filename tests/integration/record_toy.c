@@ -6,6 +6,7 @@
  *
  *     record_toy write FILE N [NANOSECONDS]    N events (0: without end, and without waiting for a full ring) with a
  *                                              pause between them; FILE holds the number of those published
+ *     record_toy chain FILE N TIMES            N events, each read before it becomes the same program again by exec
  *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment
  *     record_toy cuda N PARALLEL SEED          the same with processes that allocate on the device, which is simulated
  */
@@ -47,7 +48,7 @@ static _Atomic uint64_t *counter(const char *path)
     return map == MAP_FAILED ? NULL : map;
 }
 
-static int write_events(const char *file, uint64_t n, uint64_t pause_ns)
+static int write_events(const char *file, uint64_t n, uint64_t pause_ns, bool until_read)
 {
     static const char *const calls[] = {"", "toyAlloc", "toyFree"};
     const struct plim_shm_sizes sizes = {
@@ -79,6 +80,9 @@ static int write_events(const char *file, uint64_t n, uint64_t pause_ns)
         uint64_t until = pause_ns == 0 ? 0 : now_ns() + pause_ns;
         while (now_ns() < until) {
         }
+    }
+    while (until_read && __atomic_load_n(&w.head->tail, __ATOMIC_ACQUIRE) != w.head->head) {
+        (void)usleep(1000);
     }
     w.head->state = PLIM_SHM_ENDED;
     return 0;
@@ -121,7 +125,7 @@ static pid_t start_one(const char *folder, uint64_t i)
     (void)snprintf(path, sizeof(path), "%s/%llu", folder ? folder : "", (unsigned long long)i);
     pid_t pid = fork();
     if (pid == 0) {
-        _exit(folder != NULL ? write_events(path, 100000, 200) : use_device());
+        _exit(folder != NULL ? write_events(path, 100000, 200, false) : use_device());
     }
     return pid;
 }
@@ -152,11 +156,29 @@ static int kill_many(const char *folder, uint64_t n, unsigned parallel)
     return 0;
 }
 
+/* Become the same program again, one time less. */
+static int chain(char **argv)
+{
+    char left[24];
+    uint64_t times = strtoull(argv[4], NULL, 10);
+    int rc = write_events(argv[2], strtoull(argv[3], NULL, 10), 0, true);
+    if (rc != 0 || times <= 1) {
+        return rc;
+    }
+    (void)snprintf(left, sizeof(left), "%llu", (unsigned long long)(times - 1));
+    argv[4] = left;
+    (void)execv("/proc/self/exe", argv);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[1], "write") == 0) {
         return write_events(argv[2], strtoull(argv[3], NULL, 10),
-                            argc > 4 ? strtoull(argv[4], NULL, 10) : 0);
+                            argc > 4 ? strtoull(argv[4], NULL, 10) : 0, false);
+    }
+    if (argc == 5 && strcmp(argv[1], "chain") == 0) {
+        return chain(argv);
     }
     if (argc == 5 && strcmp(argv[1], "cuda") == 0) {
         seed = strtoull(argv[4], NULL, 10);

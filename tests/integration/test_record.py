@@ -152,6 +152,13 @@ class TraceTest(RecordCase):
         self.assertEqual(code, 5)
         self.assertGreaterEqual(self.check("b.plt")["events"], 3000)
 
+    def test_a_process_that_becomes_other_programs(self):
+        """each program that a process becomes by exec is recorded, also behind one whose events were all read"""
+        code, _, err = self.run_it("--", TOY, "chain", "count", "100", "4")
+        self.assertEqual(code, 0, err)
+        found = self.check()
+        self.assertEqual((found["processes"], found["events"], found["sealed"]), (4, 400, 1))
+
     def test_a_limit_of_size_is_kept_and_said(self):
         """behind a limit the command goes on, events are counted, and the trace is whole"""
         code, _, err = self.run_it("--max-size", "40KiB", "--", TOY, "write", "count", "100000", "300")
@@ -191,11 +198,43 @@ class KillTest(RecordCase):
     def test_kill_of_recorded_processes(self):
         """kill -9 of recorded processes at random moments: every published event is in the trace"""
         (self.folder / "toys").mkdir()
-        code, out, err = self.run_it("--", TOY, "kill", "toys", str(KILLS), "8", "7")
-        self.assertEqual((code, int(out)), (0, KILLS), err)
+        process = self.start("--", "sh", "-c", f'echo "$PLIMSOLL_RECORD_DIR" && exec {TOY} kill toys {KILLS} 8 7')
+        session = pathlib.Path(process.stdout.readline().decode().strip())
+        most = self.most_files(process, session)
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual((process.returncode, int(out)), (0, KILLS), err)
+        self.assertLess(most, max(200, KILLS // 10), "files of dead processes pile up")
+        self.assertFalse(session.exists())
         found = self.check(toys="toys")
         self.assertGreater(found["processes"], KILLS // 2)
         self.assertEqual((found["sealed"], found["torn"]), (1, 0))
+
+    def most_files(self, process, session):
+        """The greatest number of files that were in the session's folder at once, until the process has ended."""
+        most = 0
+        end = time.monotonic() + PATIENCE + KILLS / 50
+        while process.poll() is None and time.monotonic() < end:
+            try:
+                most = max(most, len(os.listdir(session)))
+            except FileNotFoundError:
+                pass  # it is over
+            time.sleep(0.005)
+        return most
+
+    def test_files_that_are_not_finished_go_with_their_process(self):
+        """what a dead process left hidden is removed while the recording goes on; of the living nothing is"""
+        script = 'echo "$PLIMSOLL_RECORD_DIR"; read line'
+        process = self.start("-q", "--", "sh", "-c", script, stdin=subprocess.PIPE)
+        session = pathlib.Path(process.stdout.readline().decode().strip())
+        start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+        dead = [".1-1.0.plimshm", ".999999999-5.0.plimshm", "1-1.0.plimattach"]
+        kept = [f".{os.getpid()}-{start}.0.plimshm", f"{os.getpid()}-{start}.0.plimattach", "other", ".other"]
+        for name in dead + kept:
+            (session / name).write_bytes(b"x")
+        wait_until(lambda: not any((session / name).exists() for name in dead), "the dead ones' files are removed")
+        self.assertEqual([name for name in kept if not (session / name).exists()], [])
+        process.communicate(b"\n", timeout=PATIENCE)
+        self.assertFalse(session.exists())
 
     def test_kill_of_processes_that_use_the_device(self):
         """kill -9 in the middle of calls to the simulated device, with the recorder in front of it"""
@@ -261,7 +300,7 @@ class KillTest(RecordCase):
         self.assertEqual(failures, [])
 
     def test_what_a_killed_recording_leaves_is_removed_by_the_next(self):
-        """the session folder of a killed recording goes when its processes have gone"""
+        """files of a killed recording go when their processes have gone, and then its folder"""
         parent = pathlib.Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else self.folder
         process = self.start("-q", "--", TOY, "write", "count", "0", "100000", stderr=subprocess.DEVNULL)
         wait_until(lambda: published(self.folder / "count") > 0, "it writes")
@@ -271,11 +310,13 @@ class KillTest(RecordCase):
         process.stdout.close()
         left = [path.parent for path in parent.glob(f"plimsoll-record-*/{toy}-*.plimshm")]
         self.assertEqual(len(left), 1)
-        os.utime(left[0], (1, 1))  # young ones are left alone: their program may be about to begin
         self.run_it("-q", "--", "true")
         self.assertTrue(left[0].exists(), "it is in use")
         os.kill(toy, signal.SIGKILL)
         wait_until(lambda: not alive(toy), "the program is gone")
+        self.run_it("-q", "--", "true")
+        self.assertEqual(os.listdir(left[0]), [])
+        os.utime(left[0], (1, 1))  # a young one stays: its program may be about to begin
         self.run_it("-q", "--", "true")
         self.assertFalse(left[0].exists())
 

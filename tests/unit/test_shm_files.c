@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of a session: how they come into being under the eyes of a reader, what is left of a process that
- * is killed meanwhile, and what their names tell.
+ * Files of a session: how they come into being under the eyes of a reader, what is left of a process
+ * that is killed meanwhile, and what their names tell.
  */
 
 #include "shm/process.h"
