@@ -106,12 +106,13 @@ def words(options: Dict[str, Option]) -> List[str]:
 def ask(verb: str, arguments: Sequence[str], options: Dict[str, Option], text: Optional[str] = None,
         timeout: Optional[float] = None) -> Dict[str, Any]:
     """The JSON answer of a verb. Errors: PlimsollError, subprocess.TimeoutExpired."""
-    command = [program(), verb, "--format", "json", *words(options), *arguments]
-    # The program has its own settings in the environment; those of attach are not for it.
-    env = {k: v for k, v in os.environ.items() if k != "PLIMSOLL_FORMAT"}
+    for name in ("format", "output"):
+        if name in options:
+            raise UsageError(64, f"{name!r} is not for a function: the answer is what it returns")
+    command = [program(), verb, "--format=json", "--output=-", *words(options), *arguments]
     result = subprocess.run(command, input=None if text is None else text.encode("utf-8", "replace"),
                             stdin=subprocess.DEVNULL if text is None else None, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, env=env, timeout=timeout, check=False)
+                            stderr=subprocess.PIPE, timeout=timeout, check=False)
     if result.returncode not in (0, 1, 2):
         raise error_of(result.returncode, result.stderr.decode("utf-8", "replace"))
     answer: Dict[str, Any] = json.loads(result.stdout)

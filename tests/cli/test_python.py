@@ -633,6 +633,8 @@ class VerbsTest(Case):
         self.assertEqual(pickle.loads(pickle.dumps(caught.exception)).message, caught.exception.message)
         with self.assertRaises(plimsoll.InputMissing):
             plimsoll.diagnose("--help")
+        with self.assertRaises(plimsoll.UsageError):
+            plimsoll.diagnose(SNAPSHOT, output="file")
 
     def test_the_names_of_exit_codes_are_those_of_the_header(self):
         """the names of exit codes are those of include/plimsoll/status.h"""
