@@ -308,7 +308,11 @@ static void judge_rest(struct plim__budget *e)
                             GIB(-s->available));
         return;
     }
-    uint64_t one = s->kv_tokens != 0 ? (uint64_t)s->available / s->kv_tokens * s->max_model_len : 0;
+    uint64_t one = 0; /* bytes of the longest request */
+    uint64_t token = s->kv_tokens != 0 ? (uint64_t)s->available / s->kv_tokens : 0;
+    if (plim_mul_overflows(token, s->max_model_len, &one) || one > INT64_MAX / 2) {
+        one = INT64_MAX / 2;
+    }
     p->margin_bytes = s->available - (int64_t)one;
     p->fits = s->kv_tokens >= s->max_model_len;
     p->tight = p->fits && p->margin_bytes < (int64_t)p->error_bytes;

@@ -87,6 +87,12 @@ static void read_weights(struct plim__budget *e, uint64_t ngl)
 
 /* ---- the cache ---------------------------------------------------------------------------------------- */
 
+static uint64_t saturated(uint64_t a, uint64_t b)
+{
+    uint64_t product = 0;
+    return plim_mul_overflows(a, b, &product) ? UINT64_MAX : product;
+}
+
 static uint64_t cache_bytes(const struct plim__budget *e, const struct cells *c, uint64_t ngl)
 {
     uint64_t sum = 0;
@@ -97,7 +103,8 @@ static uint64_t cache_bytes(const struct plim__budget *e, const struct cells *c,
             cells = plim_min_u64(cells, plim_round_up(l->window * c->slots + c->ubatch, 256));
         }
         if (l->layer + ngl >= e->g->n_layers) {
-            sum = plim_add_sat(sum, l->token_bytes * cells + l->state_bytes * c->slots);
+            uint64_t tokens = saturated(l->token_bytes, cells);
+            sum = plim_add_sat(sum, plim_add_sat(tokens, saturated(l->state_bytes, c->slots)));
         }
     }
     return sum;
@@ -111,7 +118,7 @@ static uint64_t compute_buffer(const struct plim__budget *e, const struct cells 
         heads = plim_max_u64(heads, e->g->layers[i].heads);
     }
     uint64_t bytes = plim__budget_activations(e, c->ubatch, 0) * 2 + c->ubatch * e->g->vocab * 4;
-    return c->flash ? bytes : plim_add_sat(bytes, c->context * heads * c->ubatch * 4);
+    return c->flash ? bytes : plim_add_sat(bytes, saturated(c->context, heads * c->ubatch * 4));
 }
 
 static struct cells read_cells(struct plim__budget *e, bool ollama)
@@ -151,6 +158,10 @@ void plim__budget_llamacpp(struct plim__budget *e, bool ollama)
     e->kv.k = e->kv.k != PLIM_KV_FORMAT_AUTO ? e->kv.k : PLIM_KV_FORMAT_F16;
     e->kv.v = e->kv.v != PLIM_KV_FORMAT_AUTO ? e->kv.v : PLIM_KV_FORMAT_F16;
     e->kv.state_dtype = e->kv.conv_dtype = PLIM_DTYPE_F32;
+    if (e->st == PLIM_OK && (c.slots > 65536 || c.ubatch > PLIM_MIB)) {
+        e->st =
+            plim__fail(e->err, PLIM_E_RANGE, "more slots or tokens in a step than any server has");
+    }
     if (e->st == PLIM_OK && is_quantized(e->kv.v) && !c.flash) {
         e->st = plim__fail(e->err, PLIM_E_USAGE, "a quantized V cache needs flash attention");
     }
@@ -162,7 +173,7 @@ void plim__budget_llamacpp(struct plim__budget *e, bool ollama)
         return;
     }
     uint64_t cache = cache_bytes(e, &c, ngl);
-    uint64_t compute = compute_buffer(e, &c);
+    uint64_t compute = plim_min_u64(compute_buffer(e, &c), INT64_MAX / 4);
     uint64_t aside =
         ollama ? OLLAMA_SET_ASIDE + plim__budget_number(e, "OLLAMA_GPU_OVERHEAD", 0) : 0;
     e->plan->start.settings.seqs = c.slots;
@@ -176,5 +187,6 @@ void plim__budget_llamacpp(struct plim__budget *e, bool ollama)
                                                      0, PLIM_PLAN_COMPUTED, PLIM_PLAN_REST,
                                                      "ollama ml/device.go, OLLAMA_GPU_OVERHEAD"});
     }
-    plim__budget_cache(e, (int64_t)cache, c.full, 1, c.context / c.slots);
+    plim__budget_cache(e, (int64_t)plim_min_u64(cache, INT64_MAX / 4), c.full, 1,
+                       c.context / c.slots);
 }

@@ -167,6 +167,17 @@ class Engines(unittest.TestCase):
         self.assertEqual(answer["unknown_flags"], ["--enable-lora"])
         self.assertTrue(any("--enable-lora" in text for text in answer["assumptions"]))
 
+    def test_absurd_flags(self):
+        """sizes that nobody has are refused or do not fit; nothing wraps around"""
+        most = str(2**31 - 1)
+        for engine, flags in (("sglang", ["--context-length", most, "--max-total-tokens", "1"]),
+                              ("tensorrt-llm", ["--max_num_tokens", most, "--max_batch_size", most]),
+                              ("tgi", ["--max-batch-prefill-tokens", most]), ("llama.cpp", ["-c", most, "-fa", "off"]),
+                              ("ollama", [f"OLLAMA_CONTEXT_LENGTH={most}", "OLLAMA_NUM_PARALLEL=65536"])):
+            answer, _ = self.plan(engine, *flags, code=2)
+            self.assertLess(answer["verdict"]["margin_bytes"], 0, engine)
+        self.plan("llama.cpp", "-np", most, code=65)
+
     def test_bad_flags(self):
         """values that are none, sizes that do not divide, releases that are not modelled"""
         self.assertIn("--mem-fraction-static", self.plan("sglang", "--mem-fraction-static", "1.5", code=64))
