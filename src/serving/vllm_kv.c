@@ -99,9 +99,21 @@ static uint64_t longest(const struct plim_vllm_start *s, uint64_t blocks, uint64
 
 /* ---- block sizes ----------------------------------------------------------------------------------- */
 
+/* Whether some layer has heads of 256: FlashAttention 4 has a kernel of its own for these. */
+static bool wide_heads(const struct plim_geometry *g)
+{
+    for (uint32_t i = 0; i < g->n_layers; i++) {
+        const struct plim_layer *l = &g->layers[i];
+        if (plim_layer_is_attention(l) && l->head_dim == 256 && l->v_head_dim == 256) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Smallest block that the attention kernels take. */
 static uint32_t kernel_block(const struct plim_vllm_settings *set, const struct plim_card *card,
-                             bool mla)
+                             const struct plim_geometry *g, bool mla)
 {
     bool fp8 = set->kv.k == PLIM_KV_FORMAT_FP8 || set->kv.k == PLIM_KV_FORMAT_FP8_E4M3 ||
                set->kv.k == PLIM_KV_FORMAT_FP8_DS_MLA;
@@ -111,15 +123,19 @@ static uint32_t kernel_block(const struct plim_vllm_settings *set, const struct 
     if (mla && card->cc / 10 == 10) {
         return 128; /* CUTLASS MLA */
     }
+    if (card->cc / 10 == 10 && wide_heads(g)) {
+        return 128; /* v1/attention/backends/fa_utils.py FA4_HD256_PAGE_SIZE */
+    }
     return 16;
 }
 
 /* Recurrent layers beside attention: the attention page must hold a state. */
 static uint32_t hybrid_block(const struct plim_vllm_settings *set, const struct plim_card *card,
-                             const struct buckets *all, uint32_t block, bool mla)
+                             const struct plim_geometry *g, const struct buckets *all, bool mla)
 {
+    uint32_t block = set->block_size;
     uint64_t state = 0, token = 0;
-    uint64_t align = plim_max_u64(kernel_block(set, card, mla), block);
+    uint64_t align = plim_max_u64(kernel_block(set, card, g, mla), block);
     for (size_t i = 0; i < all->n; i++) {
         const struct bucket *b = &all->items[i];
         if (b->kind == PLIM_KV_STATE) {
@@ -341,9 +357,9 @@ enum plim_status plim__groups(struct plim_arena *arena, const struct plim_geomet
         layers += all.items[i].layers;
     }
     if (!set->block_given) {
-        set->block_size = kernel_block(set, card, mla);
+        set->block_size = kernel_block(set, card, g, mla);
     }
-    set->block_size = hybrid_block(set, card, &all, set->block_size, mla);
+    set->block_size = hybrid_block(set, card, g, &all, mla);
     size_pages(&all, set->block_size);
     if (!set->hybrid_manager) {
         merge_windows(&all);

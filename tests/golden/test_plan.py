@@ -106,6 +106,10 @@ class Plan(unittest.TestCase):
         """starts of other models, quantized, compiled and on other cards come out as the engine reported them"""
         self.table("vllm-0.33-second.jsonl", 15)
 
+    def test_third_table(self):
+        """starts of twenty more models, planned before they were measured, come out as the engine reported them"""
+        self.table("vllm-0.33-third.jsonl", 20)
+
 
 if __name__ == "__main__":
     plimtest.main()
