@@ -161,6 +161,20 @@ static void verdict_inside_unknown(struct plim__bench *j)
             plim__say_bytes(j, l->reserved.bytes), request_text(j)));
 }
 
+/* ", the largest part NCCL (3.00 GiB)", when a recorder saw whose it is. */
+static const char *largest_part(struct plim__bench *j)
+{
+    const struct plim_ledger *l = &j->d->set.ledger;
+    unsigned part = plim_ledger_part_after(l, UINT64_MAX, 0);
+    if (part == PLIM_OWNER_CONTEXT) {
+        part = plim_ledger_part_after(l, l->part[part].bytes, part);
+    }
+    return part == PLIM_OWNERS ? ""
+                               : plim_arena_sayf(j->arena, ", the largest part %s (%s)",
+                                                 plim_ledger_part_label(part),
+                                                 plim__say_bytes(j, l->part[part].bytes));
+}
+
 static const char *cause_sentence(struct plim__bench *j, const struct plim__cause *c)
 {
     const char *gain = plim__say_bytes(j, c->gain.bytes), *need = request_text(j);
@@ -196,8 +210,8 @@ static const char *cause_sentence(struct plim__bench *j, const struct plim__caus
         return plim_arena_sayf(
             j->arena,
             "This process holds %s more outside the allocator than a usual context "
-            "takes; without that the request of %s would fit.",
-            gain, need);
+            "takes%s; without that the request of %s would fit.",
+            gain, largest_part(j), need);
     default:
         return plim_arena_sayf(j->arena, "%s would be usable otherwise.", gain);
     }

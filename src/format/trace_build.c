@@ -52,9 +52,11 @@ static enum plim_status mark_failures(struct building *b)
 {
     const struct plim_recording *r = b->r;
     struct plim_map open = {0}; /* thread -> its last failed event */
-    enum plim_status st = plim_vec_reserve(&b->final, r->events.n, b->err);
-    memset(b->final.items, 0, st == PLIM_OK ? r->events.n : 0);
-    b->final.n = st == PLIM_OK ? r->events.n : 0;
+    enum plim_status st = plim_vec_reserve(&b->final, r->events.n + 1, b->err);
+    if (st == PLIM_OK) {
+        memset(b->final.items, 0, r->events.n + 1);
+        b->final.n = r->events.n;
+    }
     for (size_t i = 0; st == PLIM_OK && i < r->events.n; i++) {
         const struct plim_trace_event *t = &r->events.items[i];
         uint64_t before;

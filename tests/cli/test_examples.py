@@ -40,6 +40,8 @@ EXAMPLE_FILES = {
     "after.pickle": SNAPSHOTS / "simulated" / "leak_list.pickle.xz",
     "config.json": DATA / "plan" / "llama-3.1-8b.json",
     "traffic.csv": DATA / "traffic" / "azure-conv.csv",
+    "serve.plt": DATA / "traces" / "serve.plt",
+    "serve.pickle": DATA / "traces" / "serve.pickle.xz",
     "oom.txt": DATA / "oom" / "pytorch-fragmented.txt",
     "server.log": DATA / "oom" / "vllm-server.log",
 }
