@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define NAMES_MAX 100000u
-#define OPEN_MAX_ 16 /* descriptors that a walk may hold */
+#define WALK_OPEN 16 /* descriptors that a walk may hold */
 
 const char *plim_incident_folder(const char *named)
 {
@@ -117,7 +117,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 
 void plim__folder_remove(const char *path)
 {
-    (void)nftw(path, remove_one, OPEN_MAX_, FTW_DEPTH | FTW_PHYS);
+    (void)nftw(path, remove_one, WALK_OPEN, FTW_DEPTH | FTW_PHYS); // NOLINT(concurrency-mt-unsafe)
 }
 
 uint64_t plim__folder_bytes(const char *path)

@@ -35,6 +35,14 @@ static void told_fini(struct told *t)
     plim_oom_scan_fini(&t->scan);
 }
 
+/* What is being written, and the message that belongs to it. */
+struct pages {
+    struct told told;
+    struct plim_buf md, json;
+    enum plim_class cls; /* of the file that was judged last */
+    enum plim_subclass subclass;
+};
+
 static enum plim_status told_from(struct plim_str text, struct told *t, struct plim_err *err)
 {
     struct plim_source_bytes state;
@@ -235,11 +243,11 @@ static enum plim_status read_snapshot(const struct plim_assembly *a, const char 
 /* Judge a snapshot or a recording. @facts: what is known besides. A reason why it says nothing goes
  * to *why. The first one that is judged gives the verdict and diagnosis.json. */
 static enum plim_status judge_file(struct plim_assembly *a, const char *path,
-                                   struct plim_facts facts, const struct told *told,
-                                   const char *title, struct plim_verdict *verdict,
-                                   struct plim_buf *md, struct plim_buf *json, struct plim_err *why)
+                                   struct plim_facts facts, const char *title, struct pages *pages,
+                                   struct plim_err *why)
 {
     struct plim_diagnose_options options = {.device = PLIM_NO_ID, .facts = facts};
+    const struct told *told = &pages->told;
     struct plim_snapshot snapshot;
     struct plim_diagnosis diagnosis;
     if (told->any) {
@@ -249,13 +257,14 @@ static enum plim_status judge_file(struct plim_assembly *a, const char *path,
     PLIM_TRY(read_snapshot(a, path, &snapshot, why));
     enum plim_status st = plim_diagnose(&snapshot, &options, &diagnosis, why);
     if (st == PLIM_OK) {
-        plim_buf_text(md, title);
-        plim_markdown_diagnosis(md, &snapshot, &diagnosis);
-        plim_buf_char(md, '\n');
-        *verdict = diagnosis.set.verdict;
-        if (json->n == 0) {
+        plim_buf_text(&pages->md, title);
+        plim_markdown_diagnosis(&pages->md, &snapshot, &diagnosis);
+        plim_buf_char(&pages->md, '\n');
+        pages->cls = diagnosis.set.verdict.cls;
+        pages->subclass = diagnosis.set.verdict.subclass;
+        if (pages->json.n == 0) {
             struct plim_jsonw w;
-            plim_jsonw_init(&w, json, false);
+            plim_jsonw_init(&w, &pages->json, false);
             plim_json_diagnosis(&w, &snapshot, &diagnosis);
             take_verdict(a, &diagnosis.set.verdict);
         }
@@ -266,12 +275,10 @@ static enum plim_status judge_file(struct plim_assembly *a, const char *path,
 }
 
 static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept *kept,
-                                       const struct told *told, struct plim_buf *md,
-                                       struct plim_buf *json, struct plim_err *err)
+                                       struct pages *pages, struct plim_err *err)
 {
     const struct plim_facts_file *drop = &a->pieces.drops.items[kept->drop];
     struct plim_facts facts = {.total = drop->device_total, .free = drop->device_free};
-    struct plim_verdict verdict;
     struct plim_err why = {0};
     const char *title = "";
     if (a->kept.n > 1) {
@@ -279,31 +286,26 @@ static enum plim_status judge_snapshot(struct plim_assembly *a, struct plim_kept
                                                   drop->pid, (long long)drop->rank)
                                 : plim_arena_sayf(a->arena, "## Process %d\n\n", drop->pid);
     }
-    enum plim_status st =
-        judge_file(a, kept->judged_path, facts, told, title, &verdict, md, json, &why);
-    if (st != PLIM_OK) {
+    if (judge_file(a, kept->judged_path, facts, title, pages, &why) != PLIM_OK) {
         return plim__assembly_note(a, err, "the snapshot of process %d says nothing: %s", drop->pid,
                                    why.message);
     }
     kept->judged = true;
-    kept->cls = verdict.cls;
-    kept->subclass = verdict.subclass;
+    kept->cls = pages->cls;
+    kept->subclass = pages->subclass;
     return PLIM_OK;
 }
 
 /* The recording stands for a snapshot when there is none; it sees only what goes through the
  * driver. */
-static enum plim_status judge_trace(struct plim_assembly *a, const struct told *told,
-                                    struct plim_buf *md, struct plim_buf *json,
+static enum plim_status judge_trace(struct plim_assembly *a, struct pages *pages,
                                     struct plim_err *err)
 {
-    struct plim_facts facts = {0};
-    struct plim_verdict verdict;
     struct plim_err why = {0};
-    enum plim_status st = judge_file(a, a->trace, facts, told, "", &verdict, md, json, &why);
-    return st == PLIM_OK
-               ? PLIM_OK
-               : plim__assembly_note(a, err, "the recording says nothing: %s", why.message);
+    if (judge_file(a, a->trace, (struct plim_facts){0}, "", pages, &why) != PLIM_OK) {
+        return plim__assembly_note(a, err, "the recording says nothing: %s", why.message);
+    }
+    return PLIM_OK;
 }
 
 /* Neither a snapshot nor words about memory: what the ending tells. */
@@ -341,12 +343,12 @@ static void judge_ending(struct plim_assembly *a, struct plim_buf *md)
     take_verdict(a, &v);
 }
 
-static void judge_message(struct plim_assembly *a, const struct told *told, struct plim_buf *md,
-                          struct plim_buf *json)
+static void judge_message(struct plim_assembly *a, struct pages *pages)
 {
+    const struct told *told = &pages->told;
     struct plim_jsonw w;
-    plim_markdown_explanation(md, &told->scan, &told->message);
-    plim_jsonw_init(&w, json, false);
+    plim_markdown_explanation(&pages->md, &told->scan, &told->message);
+    plim_jsonw_init(&w, &pages->json, false);
     plim_json_explanation(&w, &told->scan, &told->message);
     take_verdict(a, &told->message.verdict);
 }
@@ -369,18 +371,18 @@ static enum plim_status write_clean(struct plim_assembly *a, const char *name,
     return st;
 }
 
-static enum plim_status judge(struct plim_assembly *a, const struct told *told, struct plim_buf *md,
-                              struct plim_buf *json, struct plim_err *err)
+static enum plim_status judge(struct plim_assembly *a, struct pages *pages, struct plim_err *err)
 {
+    struct plim_buf *md = &pages->md, *json = &pages->json;
     PLIM_TRY(head(a, md, err));
     for (size_t i = 0; i < a->kept.n; i++) {
-        PLIM_TRY(judge_snapshot(a, &a->kept.items[i], told, md, json, err));
+        PLIM_TRY(judge_snapshot(a, &a->kept.items[i], pages, err));
     }
     if (json->n == 0 && a->trace != NULL && a->pieces.owner.kind == PLIM_INCIDENT_OOM) {
-        PLIM_TRY(judge_trace(a, told, md, json, err));
+        PLIM_TRY(judge_trace(a, pages, err));
     }
-    if (json->n == 0 && told->any) {
-        judge_message(a, told, md, json);
+    if (json->n == 0 && pages->told.any) {
+        judge_message(a, pages);
     } else if (json->n == 0) {
         judge_ending(a, md);
     }
@@ -395,13 +397,12 @@ static enum plim_status judge(struct plim_assembly *a, const struct told *told, 
 
 enum plim_status plim__judge_incident(struct plim_assembly *a, struct plim_err *err)
 {
-    struct told told = {0};
-    struct plim_buf md = {0}, json = {0};
-    enum plim_status st = told_from(plim_buf_str(&a->message), &told, err);
-    st = st == PLIM_OK ? judge(a, &told, &md, &json, err) : st;
-    plim_buf_fini(&md);
-    plim_buf_fini(&json);
-    told_fini(&told);
+    struct pages pages = {0};
+    enum plim_status st = told_from(plim_buf_str(&a->message), &pages.told, err);
+    st = st == PLIM_OK ? judge(a, &pages, err) : st;
+    plim_buf_fini(&pages.md);
+    plim_buf_fini(&pages.json);
+    told_fini(&pages.told);
     return st;
 }
 

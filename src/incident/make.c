@@ -150,12 +150,17 @@ static enum plim_status complete(const struct plim_incident_options *options, co
 
 /* ---- gathering pieces ---- */
 
+/* The process in the name of a drop; 0 when it has none. */
+static int pid_of(const char *name)
+{
+    return (int)strtol(name + strlen(PLIM_DROP_PREFIX), NULL, 10);
+}
+
 /* drop-PID-N, and drop-PID-N.part of a process that is gone; and nobody else will take it. */
 static bool is_ready(const char *dir, const char *name, struct plim_arena *arena)
 {
     struct plim_facts_file facts;
-    int pid = atoi(name + strlen(PLIM_DROP_PREFIX)); // NOLINT(cert-err34-c): 0 when it is none
-    if (strstr(name, PLIM_PART_SUFFIX) != NULL && plim__process_lives(pid)) {
+    if (strstr(name, PLIM_PART_SUFFIX) != NULL && plim__process_lives(pid_of(name))) {
         return false;
     }
     const char *path = plim_arena_sayf(arena, "%s/%s/facts.json", dir, name);
@@ -356,9 +361,7 @@ static enum plim_status finish_drops(const struct plim_incident_options *options
             .kind = first.kind,
             .time_ns = first.time_ns != 0 ? first.time_ns : plim__now_ns(),
             .started_ns = first.started_ns,
-            .pid = first.pid != 0 ? first.pid
-                                  : atoi(drops.list.items[0] +
-                                         strlen(PLIM_DROP_PREFIX)), // NOLINT(cert-err34-c)
+            .pid = first.pid != 0 ? first.pid : pid_of(drops.list.items[0]),
             .argv = (const char *const *)first.argv,
             .exit_status = -1};
         own.project = options->project != NULL ? options->project : first.cwd;
