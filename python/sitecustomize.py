@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `plimsoll record` and `plimsoll run` put first on PYTHONPATH, so that a Python without the wheel attaches too.
+"""What `plimsoll record` puts first on PYTHONPATH, so that a Python without the wheel attaches too.
 
 Runs the sitecustomize that it hides, if there is one, and then does what the start hook of the wheel does.
 """

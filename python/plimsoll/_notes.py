@@ -59,8 +59,8 @@ def tell_torch(text: str) -> None:
     """Tag what this thread allocates from now on, unless somebody else tags it already."""
     torch = sys.modules.get("torch")
     core = getattr(torch, "_C", None)
-    supported = getattr(core, "_cuda_memoryMetadataSupported", None)
-    if supported is None or core is None:
+    supported = getattr(core, "_cuda_memoryMetadataSupported", lambda: True)  # torch 2.10 cannot say no
+    if core is None or not hasattr(core, "_cuda_setMemoryMetadata"):
         return
     events = sys.modules.get("asyncio.events")
     if events is not None and events._get_running_loop() is not None:

@@ -167,6 +167,29 @@ class QuietTest(Case):
             self.assertEqual(self.err, "")
 
 
+class TagTest(Case):
+    PROGRAM = """
+        import torch, plimsoll
+        torch.cuda.init()
+        if OLD:
+            del torch._C._cuda_memoryMetadataSupported
+        torch._C.metadata = BEFORE
+        with plimsoll.annotate("r1"):
+            print(torch._C.metadata)
+        print(torch._C.metadata)
+    """
+
+    def test_allocations_are_tagged(self):
+        """a block tags the thread's allocations, also on a torch that cannot say whether it can, and takes it back"""
+        for old in ("0", "1"):
+            out = self.python(self.PROGRAM.replace("OLD", old).replace("BEFORE", "''"))
+            self.assertEqual(out, '{"request_id":"r1"}\n\n')
+
+    def test_a_programs_own_tag_stays(self):
+        """where the program tags its allocations itself, its tag stays"""
+        self.assertEqual(self.python(self.PROGRAM.replace("OLD", "0").replace("BEFORE", "'mine'")), "mine\nmine\n")
+
+
 class AttachTest(Case):
     PROGRAM = """
         import sys, torch, plimsoll
