@@ -323,8 +323,6 @@ static void adjust_family(struct plim__config *c, const struct plim__node *node)
         bool two = plim__flag(c, node, "new_decoder_architecture", false) &&
                    plim__u32(c, node, "norms", "num_ln_in_parallel_attn") != 1;
         g->norms = two || !plim__flag(c, node, "parallel_attn", true) ? 2 : 1;
-    } else if (strcmp(family, "chatglm") == 0) {
-        g->tied = false;
     }
 }
 

@@ -3,7 +3,7 @@
 /*
  * Sizes of each decoder layer. What is said once for all layers is read once for each layer anyway: files
  * may give lists, and the book of origins keeps the first answer only.
- * Sources: serving.md of the design notes, transformers 5.20.0 modelling files.
+ * Source: modelling files of transformers 5.20.0.
  */
 
 #include "serving/config.h"

@@ -212,7 +212,7 @@ static bool from_indices(struct plim__config *c, const struct plim__node *node, 
 
 /* ---- rules */
 
-static bool hybrid_rule(struct plim__config *c, const struct plim__node *node,
+static void hybrid_rule(struct plim__config *c, const struct plim__node *node,
                         struct plim__kind *kinds, uint32_t n)
 {
     const char *family = c->g->family;
@@ -239,7 +239,6 @@ static bool hybrid_rule(struct plim__config *c, const struct plim__node *node,
         }
     }
     plim__origin(c, "layers", "rule of the family: the file lists no kinds", PLIM_ORIGIN_RULE, n);
-    return true;
 }
 
 /* Every p-th layer is full. A text such as "LLLG" repeats. */

@@ -37,7 +37,6 @@
     X(CORRECTION_BIAS) /* fp32 score correction of the router, a value for each expert */          \
     X(HEAD_BIAS)                                                                                   \
     X(EMBED_NORM)                                                                                  \
-    X(NO_FINAL_NORM)                                                                               \
     X(SPLIT_LAYERS)  /* a layer is either a mixer or a feed-forward part, with one norm */         \
     X(BLOCKS)        /* `block_configs` says for each layer which parts it has, and their sizes */ \
     X(ALTUP)         /* Gemma 3n: alternating updates, low-rank residuals, layer inputs */         \
@@ -48,7 +47,6 @@
     X(MTP_QWEN)      /* MTP: one projection of 2 hidden and three norms, shared tables */          \
     X(WINDOW_ALWAYS) /* `sliding_window` alone makes all layers slide */                           \
     X(LAST_FULL)     /* the last layer is full whatever the pattern */                             \
-    X(K_IS_V)        /* full layers may take values from the key projection */                     \
     X(ENCODER_DECODER)
 
 enum plim__trait_bit {

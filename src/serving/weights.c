@@ -117,9 +117,7 @@ static void put_embeddings(struct plim__weights *w)
 static void put_head(struct plim__weights *w)
 {
     const struct plim_geometry *g = w->g;
-    if (!plim__family_has(w->family, NO_FINAL_NORM)) {
-        plim__put_norm(w, PLIM_PART_NORM, "model.norm", g->hidden);
-    }
+    plim__put_norm(w, PLIM_PART_NORM, "model.norm", g->hidden);
     if (!g->tied) {
         plim__put(w, PLIM_PART_HEAD, "lm_head", NULL, g->vocab,
                   g->embedding_dim != 0 ? g->embedding_dim : g->hidden, PLIM_SPLIT_VOCAB);
