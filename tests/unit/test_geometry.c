@@ -463,6 +463,7 @@ static void folders_are_read_as_far_as_they_go(void **state)
     struct plim_err err;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(open_folder(folder, &arena, &model, &err), PLIM_E_NOINPUT);
+    plim_arena_fini(&arena);
     write_file(folder, "config.json", config, strlen(config));
     assert_ok(open_folder(folder, &arena, &model, &err));
     assert_int_equal(model.kind, PLIM_MODEL_CONFIG);
