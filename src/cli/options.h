@@ -195,9 +195,11 @@
     X(S, seeds, COUNT, "seeds", 0, "N", "3", "runs of each setting that differ by chance")         \
     X(S, seed, COUNT, "seed", 0, "N", "0",                                                         \
       "first seed; with 0 a recorded trace begins at its start")                                   \
-    X(S, device_memory, SIZE, "device-memory", 0, "SIZE", "80GiB", "memory of the device")         \
-    X(S, external, SIZE, "external", 0, "SIZE", "500MiB",                                          \
-      "memory of it used outside the allocator: context, others")                                  \
+    X(S, gpu, TEXT, "gpu", 'g', "CARD", "h100-80gb",                                               \
+      "card by name, as dryrun --list-gpus shows them")                                            \
+    X(S, device_memory, SIZE, "device-memory", 0, "SIZE", NULL, "memory of the device instead")    \
+    X(S, external, SIZE, "external", 0, "SIZE", NULL,                                              \
+      "memory of it used outside the allocator (default: a context on the card)")                                  \
     X(S, torch_version, TEXT, "torch-version", 0, "VERSION", NULL,                                 \
       "imitate this release of PyTorch, 2.1 to 2.14 (default: the latest)")                        \
     X(S, rate, REAL, "rate", 0, "FACTOR", NULL, "let requests come so much faster: 2 is twice")    \

@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "format/traffic.h"
+#include "serving/card.h"
 
 #include <stdio.h>
 
@@ -118,8 +119,8 @@ static enum plim_status edges(const char *text, struct plim_edges *out, const ch
     return st;
 }
 
-static enum plim_status set_server(const struct plim_opts_soak *o, struct plim_soak_input *in,
-                                   struct plim_err *err)
+static enum plim_status set_server(const struct plim_opts_soak *o, uint64_t capacity,
+                                   struct plim_soak_input *in, struct plim_err *err)
 {
     struct plim_server *s = &in->server;
     enum plim_workload workload = plim_cli_is(o->workload, "dynamic")    ? PLIM_WORKLOAD_DYNAMIC
@@ -129,8 +130,7 @@ static enum plim_status set_server(const struct plim_opts_soak *o, struct plim_s
         plim__fail(err, PLIM_E_USAGE, "which model? give its folder or config.json");
         return PLIM_E_USAGE;
     }
-    plim_server_defaults(s, workload, in->has_model ? &in->model.geometry : NULL,
-                         o->device_memory.value);
+    plim_server_defaults(s, workload, in->has_model ? &in->model.geometry : NULL, capacity);
     s->weight_bytes = in->has_model && in->model.has_stored ? in->model.stored_bytes : 0;
     count(&o->max_seqs, &s->max_seqs);
     if (s->step_tokens < s->max_seqs) {
@@ -184,9 +184,12 @@ static enum plim_status set_confs(struct plim_cli *cli, const struct plim_opts_s
 enum plim_status plim_soak_input(struct plim_cli *cli, const struct plim_opts_soak *o,
                                  struct plim_soak_input *in, struct plim_err *err)
 {
+    struct plim_card card;
     *in = (struct plim_soak_input){0};
     PLIM_TRY(read_model(cli, o, in, err));
-    PLIM_TRY(set_server(o, in, err));
+    PLIM_TRY(plim_card_find(o->gpu, &card, err));
+    uint64_t capacity = o->device_memory.given ? o->device_memory.value : card.total;
+    PLIM_TRY(set_server(o, capacity, in, err));
     PLIM_TRY(all_traffic(cli, o, in, err));
     if (o->seeds.value == 0 || o->seeds.value > 1000) {
         return plim__fail(err, PLIM_E_USAGE, "--seeds must be from 1 to 1000");
@@ -204,8 +207,8 @@ enum plim_status plim_soak_input(struct plim_cli *cli, const struct plim_opts_so
     in->plan.setup = (struct plim_soak_setup){
         .server = &in->server,
         .flow = &in->flow,
-        .capacity = o->device_memory.value,
-        .external = o->external.value,
+        .capacity = capacity,
+        .external = o->external.given ? o->external.value : card.context,
         .stop_at_failure = o->stop,
     };
     in->plan.first_seed = o->seed.value;

@@ -52,7 +52,8 @@ static void did(struct plim_feed *feed, enum plim_status st)
 
 void plim_feed_put(struct plim_feed *feed, plim_piece *piece)
 {
-    if (*piece == 0) {
+    if (*piece == 0 || feed->status != PLIM_OK) { /* without host memory the model is beyond use */
+        *piece = 0;
         return;
     }
     if (feed->torch) {
@@ -67,7 +68,7 @@ void plim_feed_put(struct plim_feed *feed, plim_piece *piece)
 
 void plim_feed_used_on(struct plim_feed *feed, plim_piece piece, uint16_t stream)
 {
-    if (feed->torch && piece) {
+    if (feed->torch && piece && feed->status == PLIM_OK) {
         did(feed, plim_torch_record_stream(feed->torch, piece, stream, &feed->err));
     }
 }

@@ -187,8 +187,11 @@ static enum plim_status open_engine(struct plim__engine *e, struct plim_err *err
     PLIM_TRY(plim_devmodel_init(&e->device, &dc, err));
     e->device_ready = true;
     PLIM_TRY(plim_torch_new(&tc, &e->torch, err));
-    e->feed = (struct plim_feed){
-        .torch = e->torch, .device = &e->device, .no_repeat = e->setup->no_repeat};
+    e->feed = (struct plim_feed){.torch = e->torch,
+                                 .device = &e->device,
+                                 .no_repeat = e->setup->no_repeat,
+                                 .log = e->setup->log,
+                                 .ctx = e->setup->log_ctx};
     uint64_t element = 2; /* of activations; packed weights are computed with in 16 bits */
     const struct plim_geometry *g = e->s->geometry;
     if (!g || !plim_dtype_bytes(g->dtype, 1, &element) || element < 2 || element > 4) {

@@ -29,6 +29,7 @@
  */
 
 #include "alloc/torch.h"
+#include "serving/feed.h"
 #include "serving/flow.h"
 #include "serving/geometry.h"
 
@@ -96,6 +97,9 @@ struct plim_soak_setup {
     uint64_t external;                    /* bytes of it that others and the context use */
     bool no_repeat;                       /* run steps that would change nothing, too: for tests */
     bool stop_at_failure;
+    plim_feed_log_fn
+        *log; /* NULL, or called for each allocation and free; steps then never repeat */
+    void *log_ctx;
     uint64_t budget_ns; /* simulated; 0: until the flow's span is over and all is served */
 };
 

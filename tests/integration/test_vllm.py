@@ -40,6 +40,31 @@ def free_port():
         return s.getsockname()[1]
 
 
+def step_of(name, **step):
+    """Allocations of one step as `soak` has them (tests/oracle/workload_model.c), from the attention's inputs on."""
+    g = tiny_model.GEOMETRIES[name]
+    words = {"layers": g["num_hidden_layers"], "hidden": g["hidden_size"], "heads": g["num_attention_heads"],
+             "kv_heads": g["num_key_value_heads"], "head_dim": g["head_dim"], "vocab": tiny_model.VOCABULARY,
+             "intermediate": g["intermediate_size"], "splits": 1, "plan_bytes": 20, **step}
+    lines = subprocess.run([f"{test_simgpu_torch.BUILD}/tests/oracle/workload_model", "step", *(f"{k}={v}" for k, v in words.items())],
+                           stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+    return shifted(lines[8:], -4)  # without the eight entries that prepare the batch, which hold four pieces
+
+
+def shifted(lines, by):
+    return [line if line[0] == "+" else f"- {int(line[2:]) + by}" for line in lines]
+
+
+def occurrences(wanted, trace):
+    """Where `wanted` stands in a trace as one unbroken run; its numbers count from the run's first allocation."""
+    found, allocations = [], 0
+    for at, line in enumerate(trace):
+        if line == wanted[0] and shifted(trace[at:at + len(wanted)], -allocations) == wanted:
+            found.append(at)
+        allocations += line[0] == "+"
+    return found
+
+
 class VllmTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -97,6 +122,8 @@ class VllmTest(unittest.TestCase):
         self.assertLess(out["allocated"], cache + tiny_model.weight_bytes("1b") + GIB)
         self.assertEqual(out["total"] - out["free"], out["reserved"] + CONTEXT)
         self.assertEqual(run["outcome"], "fits")
+        # Seven steps of one token for each of the three requests, as the soak's model of a step has them.
+        self.assertEqual(len(occurrences(step_of("1b", tokens=3, rows=3), out["trace"])), 7)
 
     def attached(self):
         """The environment with attach switched on, and a session folder."""

@@ -6,8 +6,22 @@ import os
 import sys
 
 
+def trace():
+    """Allocations ("+ bytes") and frees ("- n", the n-th allocation) in the allocator's history."""
+    import torch
+    lines, live, count = [], {}, 0
+    for entry in torch.cuda.memory._snapshot()["device_traces"][0]:
+        if entry["action"] == "alloc":
+            lines.append(f"+ {entry['size']}")
+            live[entry["addr"]] = count
+            count += 1
+        elif entry["action"] == "free_completed" and entry["addr"] in live:
+            lines.append(f"- {live[entry['addr']]}")
+    return lines
+
+
 def engine(model):
-    """vLLM in this process; prints what it reports and what PyTorch and the device hold."""
+    """vLLM in this process; prints what it reports, what PyTorch and the device hold, and the allocator's history."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     import torch
     from vllm import LLM, SamplingParams
@@ -22,6 +36,7 @@ def engine(model):
         "lengths": [len(o.outputs[0].token_ids) for o in outputs],
         "blocks": cache.num_gpu_blocks, "block_size": cache.block_size, "free": free, "total": total,
         "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
+        "trace": trace(),
     }))
 
 
