@@ -6,6 +6,8 @@
 #include "cli/soak_input.h"
 #include "report/html.h"
 
+#include <stdio.h>
+
 static enum plim_status write_html(struct plim_cli *cli, const char *path,
                                    const struct plim_soak_view *view, struct plim_err *err)
 {
@@ -55,6 +57,42 @@ static bool holds(const struct plim_soak_plan *plan, const struct plim_soak_resu
     return false;
 }
 
+static enum plim_bucket bucket_of(const char *word)
+{
+    enum plim_bucket b = PLIM_BUCKET_PROMPT;
+    while (b + 1 < PLIM_BUCKET_COUNT && !plim_cli_is(word, plim_bucket_text(b))) {
+        b = (enum plim_bucket)(b + 1);
+    }
+    return b;
+}
+
+/* What else was asked for: edges, a split point; under the first setting and seed. */
+static enum plim_status choose(struct plim_cli *cli, const struct plim_opts_soak *opts,
+                               const struct plim_soak_input *in, struct plim_soak_view *view,
+                               struct plim_err *err)
+{
+    struct plim_soak_setup setup = in->plan.setup;
+    struct plim_bucket_weights w;
+    void *p;
+    char rest;
+    setup.conf = &in->confs[0];
+    if (opts->buckets) {
+        if (sscanf(opts->cost, "%lf:%lf:%lf%c", &w.padding, &w.memory, &w.wait, &rest) != 3 ||
+            w.padding < 0 || w.memory < 0 || w.wait < 0) {
+            return plim__fail(err, PLIM_E_USAGE, "--cost is three weights, such as 1:1:0.1");
+        }
+        PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_bucket_choice), &p, err));
+        PLIM_TRY(plim_buckets_choose(&setup, bucket_of(opts->buckets), &w, p, err));
+        view->buckets = p;
+    }
+    if (opts->route) {
+        PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_route_choice), &p, err));
+        PLIM_TRY(plim_route_choose(&setup, p, err));
+        view->routes = p;
+    }
+    return PLIM_OK;
+}
+
 static enum plim_status soak(struct plim_cli *cli, const struct plim_opts_soak *opts,
                              struct plim_soak_input *in, struct plim_err *err)
 {
@@ -73,6 +111,7 @@ static enum plim_status soak(struct plim_cli *cli, const struct plim_opts_soak *
         .traffic = in->names,
         .n_traffic = in->n_sources,
     };
+    PLIM_TRY(choose(cli, opts, in, &view, err));
     write_answer(cli, opts->format, &view);
     cli->exit_code = opts->check && !holds(&in->plan, results) ? 1 : 0;
     return write_html(cli, opts->html, &view, err);

@@ -232,6 +232,13 @@
     X(S, adapters_held, COUNT, "adapters-held", 0, "N", NULL,                                      \
       "adapters at once on the device (8)")                                                        \
     X(S, adapter_rank, COUNT, "adapter-rank", 0, "N", NULL, "rank of the adapters (16)")           \
+    X(S, buckets, CHOICE, "buckets", 0, "prompt|batch|capture|side", NULL,                         \
+      "choose edges by replay under the first setting: padded prompts, padded batches, sizes of "  \
+      "CUDA graphs, sides of pictures")                                                            \
+    X(S, cost, TEXT, "cost", 0, "P:M:W", "1:1:0.1",                                                \
+      "with --buckets: weights of padding, memory and wait")                                       \
+    X(S, route, FLAG, "route", 0, NULL, NULL,                                                      \
+      "find the prompt length at which to split traffic between two replicas")                     \
     X(S, empty_cache, FLAG, "empty-cache", 0, NULL, NULL,                                          \
       "the server calls torch.cuda.empty_cache() after each batch, picture or failure")            \
     X(S, stop, FLAG, "stop", 0, NULL, NULL, "end a run at its first failure")                      \

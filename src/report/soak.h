@@ -11,7 +11,7 @@
 #include "base/jsonw.h"
 #include "format/traffic.h"
 #include "report/text.h"
-#include "serving/soak.h"
+#include "serving/buckets.h"
 
 /* What was read or made, for one --traffic. */
 struct plim_soak_traffic {
@@ -29,11 +29,16 @@ struct plim_soak_view {
     const struct plim_flow_facts *facts;     /* of the first seed's flow */
     const struct plim_soak_traffic *traffic; /* [n_traffic] */
     size_t n_traffic;
+    const struct plim_bucket_choice *buckets; /* NULL: not asked */
+    const struct plim_route_choice *routes;   /* NULL: not asked */
 };
 
 void plim_text_soak(struct plim_buf *out, const struct plim_soak_view *view,
                     const struct plim_text_style *style);
 void plim_json_soak(struct plim_jsonw *w, const struct plim_soak_view *view);
+void plim__text_buckets(struct plim_buf *out, const struct plim_soak_view *view,
+                        const struct plim_text_style *style);
+void plim__json_buckets(struct plim_jsonw *w, const struct plim_soak_view *view);
 void plim_html_soak(struct plim_buf *out, const void *view); /* a plim_html_part */
 
 /* ---- shared by the three ---- */

@@ -219,6 +219,7 @@ void plim_json_soak(struct plim_jsonw *w, const struct plim_soak_view *v)
         json_setting(w, v, i);
     }
     plim_jsonw_end(w);
+    plim__json_buckets(w, v);
     plim_jsonw_end(w);
 }
 

@@ -40,6 +40,32 @@ void plim__engine_latencies(struct plim__engine *e)
     };
 }
 
+/* ---- sizes ---------------------------------------------------------------------------------------- */
+
+void plim__engine_size(struct plim__engine *e, enum plim_bucket bucket, uint32_t size)
+{
+    struct plim_soak_sizes *s = e->setup->sizes;
+    if (!s || e->setup->sizes_of != (unsigned)bucket || e->feed.status != PLIM_OK) {
+        return;
+    }
+    const uint64_t *at = plim_map_get(&s->index, size);
+    if (at) {
+        s->items.items[*at].count++;
+        return;
+    }
+    enum plim_status st = plim_map_put(&s->index, size, s->items.n, &e->feed.err);
+    if (st == PLIM_OK) {
+        st = plim_vec_push(&s->items, &e->feed.err, (struct plim_soak_size){size, 1});
+    }
+    e->feed.status = st;
+}
+
+void plim_soak_sizes_fini(struct plim_soak_sizes *sizes)
+{
+    plim_vec_fini(&sizes->items);
+    plim_map_fini(&sizes->index);
+}
+
 /* ---- time and memory ---------------------------------------------------------------------------------- */
 
 struct gauges {

@@ -9,6 +9,7 @@
  *   ticket   a request on its way through the server
  */
 
+#include "serving/buckets.h"
 #include "serving/forward.h"
 #include "serving/soak.h"
 
@@ -62,6 +63,9 @@ struct plim__engine {
     struct plim__latencies first, total;
     struct plim_soak_result r;
 };
+
+/** plim__engine_size() - a size that edges round up; noted when this run is asked for sizes of that bucket. */
+void plim__engine_size(struct plim__engine *e, enum plim_bucket bucket, uint32_t size);
 
 /** plim__engine_step() - the step that just ran took `ns` and what the driver took: move the clock, take
  * the books. @kv: share of the pool in use. */

@@ -84,6 +84,7 @@ struct plim_flow {
     struct plim_flow_options options;
     struct lane *lanes; /* owned, [n_sources] */
     size_t last;        /* lane of the arrival given last */
+    uint64_t given;     /* arrivals that passed the other conditions */
     uint64_t last_salt;
     size_t last_row;
 };
@@ -301,7 +302,15 @@ void plim_flow_delete(struct plim_flow *flow)
     }
 }
 
-bool plim_flow_next(struct plim_flow *f, struct plim_arrival *out)
+/* Whether this part of the traffic is asked for: a pool's share. */
+static bool ours(struct plim_flow *f, const struct plim_arrival *a)
+{
+    const struct plim_flow_options *o = &f->options;
+    return a->prompt >= o->prompt_from && (o->prompt_below == 0 || a->prompt < o->prompt_below) &&
+           (o->every == 0 || f->given++ % o->every == o->phase);
+}
+
+static bool next_of_all(struct plim_flow *f, struct plim_arrival *out)
 {
     size_t first = 0;
     for (size_t i = 0; i < f->options.n_sources; i++) {
@@ -323,6 +332,19 @@ bool plim_flow_next(struct plim_flow *f, struct plim_arrival *out)
     f->last_salt = plim_hash_u64((l->round << 8) + first + 1);
     shape(f, l, out);
     return true;
+}
+
+bool plim_flow_next(struct plim_flow *f, struct plim_arrival *out)
+{
+    struct plim_arrival a;
+    bool more = next_of_all(f, &a);
+    while (more && !ours(f, &a)) {
+        more = next_of_all(f, &a);
+    }
+    if (more) {
+        *out = a;
+    }
+    return more;
 }
 
 const uint64_t *plim_flow_hashes(const struct plim_flow *f, uint64_t *salt, uint32_t *block_tokens)

@@ -77,6 +77,10 @@ struct plim_flow_options {
     double rate_scale;   /* times come so much closer; 0: 1 */
     double length_scale; /* tokens; 0: 1 */
     struct plim_tail tail;
+    uint32_t prompt_from;  /* only arrivals with prompts from here on; 0: all */
+    uint32_t prompt_below; /* and below; 0: all */
+    uint32_t every;        /* only every so many-th arrival, ... 0: all */
+    uint32_t phase;        /* ... beginning with this one */
     uint64_t seed;
 };
 

@@ -52,11 +52,10 @@ plim_piece plim_forward_dynamic(const struct plim_forward *f, struct plim_dynami
 
 /* A step of a paged engine. */
 struct plim_paged_step {
-    uint64_t tokens; /* of all requests in it */
-    uint64_t rows;   /* requests */
-    uint64_t splits; /* of keys and values in the attention kernel; 1: none */
-    uint64_t
-        plan_bytes; /* of the attention kernel's schedule: 20 in pure decode steps of up to 16 rows */
+    uint64_t tokens;     /* of all requests in it */
+    uint64_t rows;       /* requests */
+    uint64_t splits;     /* of keys and values in the attention kernel; 1: none */
+    uint64_t plan_bytes; /* of the attention kernel's schedule: tens, by requests and card */
 };
 
 /**

@@ -89,6 +89,19 @@ struct plim_server {
     uint64_t step_ns; /* fixed part of a step; 0: 200,000 */
 };
 
+/* How often a size occurred that edges round up. */
+struct plim_soak_size {
+    uint32_t size;
+    uint64_t count;
+};
+
+struct plim_soak_sizes {
+    PLIM_VEC(struct plim_soak_size) items; /* in order of first appearance */
+    struct plim_map index;
+};
+
+void plim_soak_sizes_fini(struct plim_soak_sizes *sizes);
+
 struct plim_soak_setup {
     const struct plim_server *server;     /* borrowed */
     const struct plim_flow_options *flow; /* borrowed; its seed is this run's */
@@ -100,6 +113,8 @@ struct plim_soak_setup {
     plim_feed_log_fn
         *log; /* NULL, or called for each allocation and free; steps then never repeat */
     void *log_ctx;
+    struct plim_soak_sizes *sizes; /* NULL, or receives sizes before they are rounded up */
+    unsigned sizes_of;             /* enum plim_bucket: which */
     uint64_t budget_ns; /* simulated; 0: until the flow's span is over and all is served */
 };
 

@@ -30,6 +30,8 @@ static void fill(struct plim__engine *e, struct batch *b)
         b->longest = t.a.output > b->longest ? t.a.output : b->longest;
         plim__adapters_use(e, &t.a);
     }
+    plim__engine_size(e, PLIM_BUCKET_PROMPT, b->length);
+    plim__engine_size(e, PLIM_BUCKET_BATCH, b->n);
     b->length = plim_edges_up(&e->s->prompts, b->length);
     b->padded_rows = plim_edges_up(&e->s->batches, b->n);
     e->running = b->n;

@@ -22,8 +22,9 @@ struct paged {
     struct plim__engine *e;
     PLIM_VEC(struct plim__ticket) running; /* oldest first */
     uint64_t blocks, free_blocks;
-    uint64_t kv_tokens; /* in the pool, of all requests */
-    uint32_t largest;   /* captured size, 0: none */
+    uint64_t kv_tokens;         /* in the pool, of all requests */
+    struct plim_edges captures; /* sizes of the graphs */
+    uint32_t largest;           /* captured size, 0: none */
     uint16_t graph_pool;
 };
 
@@ -105,6 +106,7 @@ static enum plim_status capture(struct paged *p, struct plim_err *err)
     }
     plim_torch_capture(e->torch, 0, false);
     e->feed.pool = PLIM_TORCH_POOL_DEFAULT;
+    p->captures = sizes;
     p->largest = sizes.edge[sizes.n - 1];
     return PLIM_OK;
 }
@@ -248,6 +250,11 @@ static void run_step(struct paged *p, const struct step *s)
 {
     struct plim__engine *e = p->e;
     bool graph = s->decode && s->rows <= p->largest;
+    if (graph) {
+        uint32_t rows = (uint32_t)s->rows;
+        plim__engine_size(e, PLIM_BUCKET_CAPTURE, rows);
+        e->r.padding_tokens += plim_edges_up(&p->captures, rows) - rows;
+    }
     struct plim_paged_step f = {
         .tokens = s->tokens, .rows = s->rows, .splits = 1, .plan_bytes = s->decode ? 20 : 36};
     uint64_t name = (f.tokens << 24 | f.rows) << 1 | graph;

@@ -27,9 +27,11 @@ static const struct plim_image_decoder decoder = {.latent = 16,
 #define DENOISER_PARAMETERS                                                                        \
     UINT64_C(2030000000) /* Stable Diffusion 3 medium, without text encoders */
 
-static uint64_t side_of(const struct plim__engine *e, uint32_t pixels)
+static uint64_t side_of(struct plim__engine *e, uint32_t pixels)
 {
-    uint32_t side = plim_edges_up(&e->s->sides, pixels > 0 ? pixels : 1024);
+    uint32_t wanted = pixels > 0 ? pixels : 1024;
+    uint32_t side = plim_edges_up(&e->s->sides, wanted);
+    plim__engine_size(e, PLIM_BUCKET_SIDE, wanted);
     return plim_max_u64(plim_round_up(side, 16), 64);
 }
 
