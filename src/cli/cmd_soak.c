@@ -6,8 +6,6 @@
 #include "cli/soak_input.h"
 #include "report/html.h"
 
-#include <stdio.h>
-
 static enum plim_status write_html(struct plim_cli *cli, const char *path,
                                    const struct plim_soak_view *view, struct plim_err *err)
 {
@@ -72,15 +70,14 @@ static enum plim_status choose(struct plim_cli *cli, const struct plim_opts_soak
                                struct plim_err *err)
 {
     struct plim_soak_setup setup = in->plan.setup;
-    struct plim_bucket_weights w;
     void *p;
-    char rest;
     setup.conf = &in->confs[0];
     if (opts->buckets) {
-        if (sscanf(opts->cost, "%lf:%lf:%lf%c", &w.padding, &w.memory, &w.wait, &rest) != 3 ||
-            w.padding < 0 || w.memory < 0 || w.wait < 0) {
+        double v[3];
+        if (!plim_soak_numbers(opts->cost, v) || v[0] < 0 || v[1] < 0 || v[2] < 0) {
             return plim__fail(err, PLIM_E_USAGE, "--cost is three weights, such as 1:1:0.1");
         }
+        struct plim_bucket_weights w = {v[0], v[1], v[2]};
         PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_bucket_choice), &p, err));
         PLIM_TRY(plim_buckets_choose(&setup, bucket_of(opts->buckets), &w, p, err));
         view->buckets = p;

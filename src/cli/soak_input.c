@@ -7,7 +7,7 @@
 #include "format/traffic.h"
 #include "serving/card.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 /* ---- model ------------------------------------------------------------------------------------------- */
 
@@ -81,22 +81,35 @@ static enum plim_status all_traffic(struct plim_cli *cli, const struct plim_opts
     return PLIM_OK;
 }
 
+bool plim_soak_numbers(const char *text, double out[3])
+{
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        out[i] = strtod(text, &end);
+        if (end == text || *end != (i < 2 ? ':' : '\0')) {
+            return false;
+        }
+        text = end + 1;
+    }
+    return true;
+}
+
 /* "0.001:120000:4000" */
 static enum plim_status read_tail(const char *text, struct plim_tail *out, struct plim_err *err)
 {
-    unsigned prompt, output;
-    double share;
-    char rest;
+    double v[3];
     if (!text) {
         return PLIM_OK;
     }
-    if (sscanf(text, "%lf:%u:%u%c", &share, &prompt, &output, &rest) != 3 || share < 0 ||
-        share > 1 || prompt > PLIM_TRAFFIC_TOKENS_MAX || output > PLIM_TRAFFIC_TOKENS_MAX) {
+    double most = (double)PLIM_TRAFFIC_TOKENS_MAX;
+    bool good = plim_soak_numbers(text, v) && v[0] >= 0 && v[0] <= 1 && v[1] >= 0 && v[1] <= most &&
+                v[2] >= 0 && v[2] <= most;
+    if (!good) {
         plim__fail(err, PLIM_E_USAGE, "--tail is a share, prompt and output tokens");
         plim__err_hint(err, "such as 0.001:120000:4000; 0 tokens leave the length as it is");
         return PLIM_E_USAGE;
     }
-    *out = (struct plim_tail){share, prompt, output};
+    *out = (struct plim_tail){v[0], (uint32_t)v[1], (uint32_t)v[2]};
     return PLIM_OK;
 }
 

@@ -27,6 +27,8 @@ struct plim_soak_input {
 PLIM_MUST_USE enum plim_status plim_soak_input(struct plim_cli *cli,
                                                const struct plim_opts_soak *opts,
                                                struct plim_soak_input *out, struct plim_err *err);
+/** plim_soak_numbers() - "1:2:0.5" as three numbers; false: anything else. */
+bool plim_soak_numbers(const char *text, double out[3]);
 void plim_soak_input_fini(struct plim_soak_input *input);
 
 #endif

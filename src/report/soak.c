@@ -24,6 +24,16 @@ static bool worse(const struct plim_soak_result *a, const struct plim_soak_resul
                      : a->peak.stranded > b->peak.stranded;
 }
 
+static double figure(const struct plim_soak_result *r, size_t i)
+{
+    const double all[] = {
+#define PLIM__X(field, get, key) (double)(get),
+        PLIM_SOAK_FIGURE_MAP(PLIM__X)
+#undef PLIM__X
+    };
+    return all[i];
+}
+
 void plim__soak_figures(const struct plim_soak_view *v, size_t i, struct plim__soak_figures *out)
 {
     size_t n = v->plan->n_seeds;
@@ -36,17 +46,12 @@ void plim__soak_figures(const struct plim_soak_view *v, size_t i, struct plim__s
         out->worst = worse(&all[s], out->worst) ? &all[s] : out->worst;
     }
     out->worst_seed = v->plan->first_seed + (uint64_t)(out->worst - all);
-    if (!values) {
-        return;
+    for (size_t f = 0; values && f < PLIM__SOAK_FIGURES; f++) {
+        for (size_t s = 0; s < n; s++) {
+            values[s] = figure(&all[s], f);
+        }
+        out->all[f] = plim_spread_of(values, n);
     }
-#define PLIM__X(field, get, key)                                                                   \
-    for (size_t s = 0; s < n; s++) {                                                               \
-        const struct plim_soak_result *r = &all[s];                                                \
-        values[s] = (double)(get);                                                                 \
-    }                                                                                              \
-    out->field = plim_spread_of(values, n);
-    PLIM_SOAK_FIGURE_MAP(PLIM__X)
-#undef PLIM__X
     free(values);
 }
 

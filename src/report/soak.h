@@ -73,10 +73,22 @@ void plim_html_soak(struct plim_buf *out, const void *view); /* a plim_html_part
     X(total_p50, r->latency.total_p50, "total_p50_ns")                                             \
     X(total_p99, r->latency.total_p99, "total_p99_ns")
 
-struct plim__soak_figures {
-#define PLIM__X(field, get, key) struct plim_spread field; /* see PLIM_SOAK_FIGURE_MAP */
+enum plim__soak_figure {
+#define PLIM__X(field, get, key) PLIM__SOAK_##field,
     PLIM_SOAK_FIGURE_MAP(PLIM__X)
 #undef PLIM__X
+    PLIM__SOAK_FIGURES
+};
+
+struct plim__soak_figures {
+    union {
+        struct {
+#define PLIM__X(field, get, key) struct plim_spread field; /* see PLIM_SOAK_FIGURE_MAP */
+            PLIM_SOAK_FIGURE_MAP(PLIM__X)
+#undef PLIM__X
+        };
+        struct plim_spread all[PLIM__SOAK_FIGURES];
+    };
     size_t failed;  /* seeds */
     size_t started; /* seeds */
     const struct plim_soak_result

@@ -56,7 +56,8 @@ static double weibull_shape(double cv)
     double lo = 0.1, hi = 50;
     for (int i = 0; i < 100; i++) {
         double k = sqrt(lo * hi);
-        double ratio = exp(lgamma(1 + 2 / k) - 2 * lgamma(1 + 1 / k)) - 1;
+        double mean = tgamma(1 + 1 / k);
+        double ratio = tgamma(1 + 2 / k) / (mean * mean) - 1;
         *(ratio > cv * cv ? &lo : &hi) = k;
     }
     return sqrt(lo * hi);
