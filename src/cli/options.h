@@ -219,6 +219,8 @@
       "paged: of the device that the engine may use (0.92)")                                       \
     X(S, kv_bytes, SIZE, "kv-bytes", 0, "SIZE", NULL, "paged: size of the pool instead")           \
     X(S, eager, FLAG, "eager", 0, NULL, NULL, "paged: no CUDA graphs")                             \
+    X(S, no_prefix_cache, FLAG, "no-prefix-cache", 0, NULL, NULL,                                  \
+      "paged: compute prompts whole, whatever prefixes the traffic says they share")               \
     X(S, captures, TEXT, "captures", 0, "N,N,...", NULL, "paged: batch sizes of the graphs")       \
     X(S, batch_wait, DURATION, "batch-wait", 0, "TIME", NULL,                                      \
       "dynamic: how long an open batch waits for more (50ms)")                                     \

@@ -159,6 +159,7 @@ static enum plim_status set_server(const struct plim_opts_soak *o, uint64_t capa
     s->utilization = o->utilization.given ? o->utilization.value : s->utilization;
     s->kv_bytes = o->kv_bytes.value;
     s->eager = o->eager;
+    s->no_prefix_cache = o->no_prefix_cache;
     s->empty_cache = o->empty_cache;
     s->batch_wait_ns = o->batch_wait.given ? o->batch_wait.value : s->batch_wait_ns;
     s->flops = o->tflops.given ? o->tflops.value * 1e12 : 0;

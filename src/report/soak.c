@@ -247,6 +247,12 @@ static void server_lines(struct plim_buf *out, const struct plim_soak_view *v,
                  100 * f.padding.median / (real + f.padding.median));
         plim_text_wrap(out, "  - ", line, style);
     }
+    if (f.worst->cached_tokens > 0) {
+        double all = (double)(f.worst->prompt_tokens + f.worst->cached_tokens);
+        snprintf(line, sizeof line, "%.0f %% of the prompt tokens were in the prefix cache",
+                 100 * (double)f.worst->cached_tokens / all);
+        plim_text_wrap(out, "  - ", line, style);
+    }
     snprintf(line, sizeof line,
              "%.0f served, %.0f refused as too long, %.0f lost to memory, %.0f not finished",
              f.served.median, f.refused.median, f.lost.median, f.unfinished.median);

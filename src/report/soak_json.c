@@ -31,6 +31,7 @@ static void json_server(struct plim_jsonw *w, const struct plim_server *s)
         plim_jsonw_kv_u64(w, "step_tokens", s->step_tokens);
         plim_jsonw_kv_u64(w, "block_tokens", s->block_tokens);
         plim_jsonw_kv_real(w, "utilization", s->utilization);
+        plim_jsonw_kv_bool(w, "prefix_cache", !s->no_prefix_cache);
         plim_jsonw_kv_bool(w, "eager", s->eager);
         json_edges(w, "captures", &s->captures);
     } else if (s->workload == PLIM_WORKLOAD_DYNAMIC) {
@@ -161,6 +162,7 @@ static void json_run(struct plim_jsonw *w, uint64_t seed, const struct plim_soak
     plim_jsonw_kv_u64(w, "prompt_tokens", r->prompt_tokens);
     plim_jsonw_kv_u64(w, "output_tokens", r->output_tokens);
     plim_jsonw_kv_u64(w, "adapter_loads", r->adapter_loads);
+    plim_jsonw_kv_u64(w, "cached_prompt_tokens", r->cached_tokens);
     plim_jsonw_kv_u64(w, "kv_tokens", r->kv_tokens);
 #define PLIM__X(field, get, key) plim_jsonw_kv_real(w, key, (double)(get));
     PLIM_SOAK_FIGURE_MAP(PLIM__X)

@@ -154,6 +154,18 @@ static bool refused(const struct plim__engine *e, const struct plim_arrival *a)
                : a->prompt == 0 || (uint64_t)a->prompt + a->output > e->s->max_length;
 }
 
+/* The flow's latest arrival, with the hashes of its prompt. */
+static struct plim__ticket ticket_of_next(const struct plim__engine *e)
+{
+    struct plim__ticket t = {.a = e->next};
+    const uint64_t *hashes = plim_flow_hashes(e->flow, &t.prefix.salt, &t.hash_tokens);
+    if (hashes && t.a.n_hashes > 0) {
+        t.prefix.hashes = hashes;
+        t.prefix.n = (uint32_t)plim_min_u64(t.a.n_hashes, t.a.prompt / t.hash_tokens);
+    }
+    return t;
+}
+
 void plim__engine_arrive(struct plim__engine *e)
 {
     while (e->have_next && e->next.at_ns <= e->now_ns && e->feed.status == PLIM_OK) {
@@ -161,8 +173,7 @@ void plim__engine_arrive(struct plim__engine *e)
         if (refused(e, &e->next)) {
             e->r.refused++;
         } else {
-            e->feed.status =
-                plim_vec_push(&e->waiting, &e->feed.err, (struct plim__ticket){.a = e->next});
+            e->feed.status = plim_vec_push(&e->waiting, &e->feed.err, ticket_of_next(e));
         }
         e->have_next = plim_flow_next(e->flow, &e->next);
     }

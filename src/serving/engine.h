@@ -11,6 +11,7 @@
 
 #include "serving/buckets.h"
 #include "serving/forward.h"
+#include "serving/prefix.h"
 #include "serving/soak.h"
 
 #define PLIM__LATENCY_BINS 1280u /* 40 for each factor of e, from 1 us */
@@ -22,12 +23,15 @@ struct plim__latencies {
 
 struct plim__ticket {
     struct plim_arrival a;
-    uint32_t computed;  /* PAGED: tokens whose keys and values are in the pool */
-    uint32_t generated; /* output tokens so far */
-    uint32_t blocks;    /* PAGED: held */
-    plim_piece media;   /* PAGED: what the encoder made, until the prompt is done */
-    bool seen_first;    /* its first token is out */
-    bool encoded;       /* its pictures have been */
+    uint32_t computed;               /* PAGED: tokens whose keys and values are in the pool */
+    uint32_t generated;              /* output tokens so far */
+    uint32_t blocks;                 /* PAGED: held */
+    plim_piece media;                /* PAGED: what the encoder made, until the prompt is done */
+    bool seen_first;                 /* its first token is out */
+    struct plim__prefix_list prefix; /* PAGED: hashes of whole blocks of its prompt */
+    uint32_t hash_tokens;            /* tokens of each; 0: no hashes */
+    uint32_t shared;                 /* hashes held in the prefix cache */
+    bool encoded;                    /* its pictures have been */
 };
 
 struct plim__adapters;

@@ -66,13 +66,15 @@ struct plim_server {
     uint64_t weight_bytes;                /* on the device; 0: counted from the geometry */
     uint64_t parameters;                  /* used by one token; 0: counted */
 
-    uint32_t max_seqs;          /* requests in a step, or in a batch */
-    uint32_t step_tokens;       /* PAGED: token budget of a step */
-    uint32_t max_length;        /* prompt and output together; longer ones are refused */
-    uint32_t block_tokens;      /* PAGED */
-    double utilization;         /* PAGED: share of the device that the engine may use */
-    uint64_t kv_bytes;          /* PAGED: of the pool; 0: what utilization leaves */
-    bool eager;                 /* PAGED: no CUDA graphs */
+    uint32_t max_seqs;     /* requests in a step, or in a batch */
+    uint32_t step_tokens;  /* PAGED: token budget of a step */
+    uint32_t max_length;   /* prompt and output together; longer ones are refused */
+    uint32_t block_tokens; /* PAGED */
+    double utilization;    /* PAGED: share of the device that the engine may use */
+    uint64_t kv_bytes;     /* PAGED: of the pool; 0: what utilization leaves */
+    bool
+        no_prefix_cache; /* PAGED: prompts are computed whole, though the traffic tells of shared prefixes */
+    bool eager;          /* PAGED: no CUDA graphs */
     struct plim_edges captures; /* PAGED: batch sizes of the graphs; n == 0: vLLM's */
     uint64_t batch_wait_ns;     /* DYNAMIC: how long an open batch waits for more */
     struct plim_edges prompts;  /* DYNAMIC: prompts are padded to them */
@@ -142,6 +144,7 @@ struct plim_soak_result {
     uint64_t prompt_tokens, output_tokens; /* computed: recomputed ones count again */
     uint64_t padding_tokens;               /* computed for nothing */
     uint64_t adapter_loads;
+    uint64_t cached_tokens;  /* PAGED: of prompts, found in the prefix cache */
     uint64_t kv_tokens;      /* PAGED: that the pool holds */
     double kv_mean, kv_peak; /* PAGED: share of the pool in use */
     bool started;            /* false: the server did not fit the device */

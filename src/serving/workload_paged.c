@@ -22,6 +22,7 @@ struct paged {
     struct plim__engine *e;
     PLIM_VEC(struct plim__ticket) running; /* oldest first */
     uint64_t blocks, free_blocks;
+    struct plim__prefix prefix;
     uint64_t kv_tokens;         /* in the pool, of all requests */
     struct plim_edges captures; /* sizes of the graphs */
     uint32_t largest;           /* captured size, 0: none */
@@ -130,21 +131,52 @@ static uint64_t blocks_for(const struct paged *p, uint64_t tokens)
     return (tokens + p->e->s->block_tokens - 1) / p->e->s->block_tokens;
 }
 
+/* Blocks of one hash: a hash that fills no whole block cannot be shared. */
+static uint64_t hash_blocks(const struct paged *p, const struct plim__ticket *t)
+{
+    bool whole = t->hash_tokens > 0 && t->hash_tokens % p->e->s->block_tokens == 0;
+    return whole ? t->hash_tokens / p->e->s->block_tokens : 0;
+}
+
+/* What is cached but not held lies in free blocks: no more of it than they hold. */
+static void fit_cache(struct paged *p, const struct plim__ticket *t)
+{
+    uint64_t each = hash_blocks(p, t);
+    if (each > 0) {
+        plim__prefix_shrink(&p->prefix, p->free_blocks / each);
+    }
+}
+
 /* Room for `tokens` of the request; false: the pool has not enough free blocks. */
 static bool hold(struct paged *p, struct plim__ticket *t, uint64_t tokens)
 {
-    uint64_t need = plim_sub_sat(blocks_for(p, tokens), t->blocks);
+    uint64_t own = plim_sub_sat(blocks_for(p, tokens), t->shared * hash_blocks(p, t));
+    uint64_t need = plim_sub_sat(own, t->blocks);
     if (need > p->free_blocks) {
         return false;
     }
     p->free_blocks -= need;
     t->blocks += (uint32_t)need;
+    fit_cache(p, t);
     return true;
 }
 
+/* Its blocks become free; the whole hashes that it computed stay known. */
 static void release(struct paged *p, struct plim__ticket *t)
 {
+    uint64_t each = hash_blocks(p, t);
     p->free_blocks += t->blocks;
+    if (each > 0 && !p->e->s->no_prefix_cache) {
+        uint64_t held = p->prefix.held;
+        uint32_t whole = (uint32_t)plim_min_u64(t->computed / t->hash_tokens, t->prefix.n);
+        enum plim_status st =
+            plim__prefix_keep(&p->prefix, &t->prefix, t->shared, whole, &p->e->feed.err);
+        p->e->feed.status = p->e->feed.status != PLIM_OK ? p->e->feed.status : st;
+        plim__prefix_drop(&p->prefix, &t->prefix, t->shared);
+        p->free_blocks += (held - p->prefix.held) * each;
+        t->shared = 0;
+        fit_cache(p, t);
+    }
     p->kv_tokens -= t->computed;
     t->blocks = 0;
     t->computed = 0;
@@ -221,19 +253,39 @@ static void encode(struct paged *p, struct plim__ticket *t)
     t->encoded = true;
 }
 
+/* Take what the cache knows of the prompt, all but its last token; false: it does not fit into the pool. */
+static bool start_from_cache(struct paged *p, struct plim__ticket *t)
+{
+    uint64_t each = hash_blocks(p, t);
+    uint32_t idle = 0, hits = 0;
+    if (each > 0 && !p->e->s->no_prefix_cache) {
+        hits = plim__prefix_hits(&p->prefix, &t->prefix, (target(t) - 1) / t->hash_tokens, &idle);
+    }
+    if (blocks_for(p, target(t)) - hits * each + idle * each > p->free_blocks) {
+        return false;
+    }
+    plim__prefix_hold(&p->prefix, &t->prefix, hits);
+    p->free_blocks -= idle * each;
+    t->shared = hits;
+    t->computed = hits * t->hash_tokens;
+    p->kv_tokens += t->computed;
+    p->e->r.cached_tokens += t->computed;
+    return true;
+}
+
 static void admit(struct paged *p, struct step *s, uint64_t budget)
 {
     struct plim__engine *e = p->e;
     while (budget > 0 && p->running.n < e->s->max_seqs && plim__engine_waiting(e) > 0) {
         struct plim__ticket *first = &e->waiting.items[e->head];
-        if (blocks_for(p, target(first)) > p->free_blocks) {
+        if (!start_from_cache(p, first)) {
             return;
         }
         struct plim__ticket t = plim__engine_take(e);
-        uint64_t tokens = plim_min_u64(target(&t), budget);
+        uint64_t tokens = plim_min_u64(target(&t) - t.computed, budget);
         plim__adapters_use(e, &t.a);
         encode(p, &t);
-        (void)hold(p, &t, tokens);
+        (void)hold(p, &t, t.computed + tokens);
         compute(p, &t, tokens, s);
         budget -= tokens;
         enum plim_status st = plim_vec_push(&p->running, &e->feed.err, t);
@@ -339,6 +391,7 @@ static void one_step(struct paged *p)
 enum plim_status plim__workload_paged(struct plim__engine *e, struct plim_err *err)
 {
     struct paged p = {.e = e};
+    plim__prefix_init(&p.prefix);
     enum plim_status st = start(&p, err);
     while (st == PLIM_OK && e->r.started && !plim__engine_over(e)) {
         plim__engine_arrive(e);
@@ -351,6 +404,7 @@ enum plim_status plim__workload_paged(struct plim__engine *e, struct plim_err *e
         one_step(&p);
     }
     e->r.unfinished = p.running.n + plim__engine_waiting(e);
+    plim__prefix_fini(&p.prefix);
     plim_vec_fini(&p.running);
     return st;
 }

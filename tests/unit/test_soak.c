@@ -137,6 +137,47 @@ static void requests_beyond_the_longest_are_refused(void **state)
     assert_int_equal(s.result.served + s.result.refused, s.result.arrivals);
 }
 
+/* n requests, two seconds apart; every other one shares the first three of its four blocks of 64 tokens. */
+static struct plim_traffic sharing(uint32_t n)
+{
+    struct plim_traffic t = {.timed = true, .hash_block = 64};
+    for (uint32_t i = 0; i < n; i++) {
+        struct plim_arrival a = {.at_ns = 2 * i * SECOND,
+                                 .prompt = 270,
+                                 .output = 3,
+                                 .session = PLIM_NO_ID,
+                                 .first_hash = 4 * i,
+                                 .n_hashes = 4};
+        for (uint32_t k = 0; k < 4; k++) {
+            assert_ok(plim_vec_push(&t.hashes, NULL, k < 3 ? 10 * (i % 2) + k : 1000 + i));
+        }
+        assert_ok(plim_vec_push(&t.arrivals, NULL, a));
+    }
+    return t;
+}
+
+static void shared_prefixes_are_computed_once(void **state)
+{
+    static struct soak s;
+    struct plim_traffic t = sharing(20);
+    (void)state;
+    prepare(&s, PLIM_WORKLOAD_PAGED, "azure-conv", 39, 16 * PLIM_GIB);
+    s.source = (struct plim_flow_source){.traffic = &t};
+    run(&s);
+    assert_int_equal(s.result.served, 20);
+    assert_int_equal(s.result.cached_tokens, 18 * 3 * 64);
+    assert_int_equal(s.result.prompt_tokens, 20 * 270 - 18 * 3 * 64);
+    s.server.no_prefix_cache = true;
+    run(&s);
+    assert_int_equal(s.result.cached_tokens, 0);
+    s.server.no_prefix_cache = false;
+    s.server.kv_bytes = 304 * (2 * LAYERS * 4 * 128 * 2); /* room for one: the rest is forgotten */
+    run(&s);
+    assert_int_equal(s.result.served, 20);
+    assert_int_equal(s.result.cached_tokens, 0);
+    plim_traffic_fini(&t);
+}
+
 static void a_server_that_does_not_fit_never_starts(void **state)
 {
     static struct soak s;
@@ -271,6 +312,7 @@ int main(void)
         cmocka_unit_test(repeated_steps_are_left_out_without_changing_anything),
         cmocka_unit_test(a_pool_that_is_too_small_preempts_and_serves_all),
         cmocka_unit_test(requests_beyond_the_longest_are_refused),
+        cmocka_unit_test(shared_prefixes_are_computed_once),
         cmocka_unit_test(a_server_that_does_not_fit_never_starts),
         cmocka_unit_test(a_growing_cache_fails_and_the_batch_is_lost),
         cmocka_unit_test(prompt_edges_trade_padding_for_fewer_sizes),
