@@ -72,7 +72,7 @@ void plim__prefix_hold(struct plim__prefix *p, const struct plim__prefix_list *l
 {
     for (uint32_t i = 0; i < n; i++) {
         struct plim__prefix_entry *e = find(p, list, i);
-        if (e->held++ == 0) {
+        if (e && e->held++ == 0) {
             wake(p, e);
             p->held++;
         }
@@ -83,7 +83,7 @@ void plim__prefix_drop(struct plim__prefix *p, const struct plim__prefix_list *l
 {
     for (uint32_t i = n; i-- > 0;) { /* the end of a prefix is of less use than its beginning */
         struct plim__prefix_entry *e = find(p, list, i);
-        if (--e->held == 0) {
+        if (e && --e->held == 0) {
             p->held--;
             rest(p, e);
         }
