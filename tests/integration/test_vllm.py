@@ -122,7 +122,9 @@ class VllmTest(unittest.TestCase):
         self.assertLess(out["allocated"], cache + tiny_model.weight_bytes("1b") + GIB)
         self.assertEqual(out["total"] - out["free"], out["reserved"] + CONTEXT)
         self.assertEqual(run["outcome"], "fits")
-        # Seven steps of one token for each of the three requests, as the soak's model of a step has them.
+        # One step with the three prompts and seven of one token for each, as the soak's model of a step has them.
+        step = step_of("1b", tokens=2310, rows=3, splits=1, plan_bytes=36)
+        self.assertEqual(len(occurrences(step, out["trace"])), 1)
         # FlashAttention 3 splits keys and values in ten on this card, and plans that in 36 bytes.
         step = step_of("1b", tokens=3, rows=3, splits=10, plan_bytes=36)
         self.assertEqual(len(occurrences(step, out["trace"])), 7)
