@@ -50,7 +50,7 @@ static uint64_t get64(const uint8_t *p)
 void plim__trace_head_put(uint8_t out[PLIM_TRACE_HEAD_BYTES], uint64_t created_ns)
 {
     memset(out, 0, PLIM_TRACE_HEAD_BYTES);
-    memcpy(out, PLIM_TRACE_MAGIC, 8);
+    memcpy(out, PLIM_TRACE_MAGIC, 8); // NOLINT(bugprone-not-null-terminated-result): no string
     put16(out + 8, PLIM_TRACE_MAJOR);
     put16(out + 10, PLIM_TRACE_MINOR);
     put64(out + 16, created_ns);

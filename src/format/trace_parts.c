@@ -3,28 +3,47 @@
 
 #include "format/trace_parts.h"
 
+#include "base/num.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 
+#define RESULT 11 /* the column of results, which have a sign */
+
 /* -- events -------------------------------------------------------------------------------------- */
 
-/* The columns: X(id, how it is written, value of event `t`, how the value `v` goes back). One list for both ways. */
-#define COLUMNS(X)                                                                                 \
-    X(1, PLAIN, t->process, t->process = (uint32_t)v)                                              \
-    X(2, DELTA, t->e.time_ns, t->e.time_ns = v)                                                    \
-    X(3, PLAIN, t->e.kind, t->e.kind = (uint8_t)v)                                                 \
-    X(4, PLAIN, t->e.device, t->e.device = (uint8_t)v)                                             \
-    X(5, PLAIN, t->e.owner, t->e.owner = (uint8_t)v)                                               \
-    X(6, PLAIN, t->e.flags, t->e.flags = (uint8_t)v)                                               \
-    X(7, PLAIN, t->e.call, t->e.call = (uint16_t)v)                                                \
-    X(8, PLAIN, t->e.library, t->e.library = (uint16_t)v)                                          \
-    X(9, PLAIN, t->e.stack, t->e.stack = (uint32_t)v)                                              \
-    X(10, DELTA, t->e.thread, t->e.thread = (uint32_t)v)                                           \
-    X(11, DELTA, (uint64_t)(int64_t)t->e.result, t->e.result = (int32_t)(int64_t)v)                \
-    X(12, DELTA, t->e.addr, t->e.addr = v)                                                         \
-    X(13, PLAIN, t->e.size, t->e.size = v)                                                         \
-    X(14, PLAIN, t->e.aux, t->e.aux = v)                                                           \
-    X(15, PLAIN, t->e.duration_ns, t->e.duration_ns = (uint32_t)v)
+/* The columns: where in an event their values are. One list for both ways. */
+static const struct column {
+    uint8_t id;
+    uint8_t coding; /* enum plim_column_coding */
+    uint8_t width;  /* bytes of the field */
+    uint8_t offset; /* in struct plim_trace_event */
+} columns[] = {
+#define COLUMN(id, coding, field)                                                                  \
+    {                                                                                              \
+        id, PLIM_COLUMN_##coding, sizeof(((struct plim_trace_event *)0)->field),                   \
+            offsetof(struct plim_trace_event, field)                                               \
+    }
+    COLUMN(1, PLAIN, process),   COLUMN(2, DELTA, e.time_ns),     COLUMN(3, PLAIN, e.kind),
+    COLUMN(4, PLAIN, e.device),  COLUMN(5, PLAIN, e.owner),       COLUMN(6, PLAIN, e.flags),
+    COLUMN(7, PLAIN, e.call),    COLUMN(8, PLAIN, e.library),     COLUMN(9, PLAIN, e.stack),
+    COLUMN(10, DELTA, e.thread), COLUMN(RESULT, DELTA, e.result), COLUMN(12, DELTA, e.addr),
+    COLUMN(13, PLAIN, e.size),   COLUMN(14, PLAIN, e.aux),        COLUMN(15, PLAIN, e.duration_ns),
+#undef COLUMN
+};
+
+/* A field as a number of 64 bits; traces and the machines that write them are little-endian. */
+static uint64_t load(const struct plim_trace_event *t, const struct column *c)
+{
+    uint64_t v = 0;
+    memcpy(&v, (const char *)t + c->offset, c->width);
+    return c->id == RESULT ? (uint64_t)(int64_t)(int32_t)v : v;
+}
+
+static void store(struct plim_trace_event *t, const struct column *c, uint64_t v)
+{
+    memcpy((char *)t + c->offset, &v, c->width);
+}
 
 static bool all_zero(const uint64_t *values, size_t n)
 {
@@ -42,40 +61,37 @@ void plim__events_put(struct plim_buf *out, const struct plim_trace_event *event
         out->failed = true;
         return;
     }
-#define X(id, coding, value, set)                                                                  \
-    for (size_t i = 0; i < n; i++) {                                                               \
-        const struct plim_trace_event *t = &events[i];                                             \
-        values[i] = (value);                                                                       \
-    }                                                                                              \
-    if (!all_zero(values, n)) {                                                                    \
-        plim__column_put(out, id, PLIM_COLUMN_##coding, values, n, sizeof(*values));               \
+    for (size_t k = 0; k < PLIM_COUNT_OF(columns); k++) {
+        const struct column *c = &columns[k];
+        for (size_t i = 0; i < n; i++) {
+            values[i] = load(&events[i], c);
+        }
+        if (!all_zero(values, n)) {
+            plim__column_put(out, c->id, (enum plim_column_coding)c->coding, values, n,
+                             sizeof(*values));
+        }
     }
-    COLUMNS(X)
-#undef X
     free(values);
 }
 
-/* One column's values into their field. */
-static bool take_column(uint8_t id, struct plim_str column, uint64_t *values,
+/* One column's values into their field; a column of a newer version is left alone. */
+static bool take_column(uint8_t id, struct plim_str bytes, uint64_t *values,
                         struct plim_trace_event *events, size_t n)
 {
-    switch (id) {
-#define X(number, coding, value, set)                                                              \
-    case number:                                                                                   \
-        if (!plim__column_get(column, PLIM_COLUMN_##coding, values, n, sizeof(*values))) {         \
-            return false;                                                                          \
-        }                                                                                          \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            struct plim_trace_event *t = &events[i];                                               \
-            uint64_t v = values[i];                                                                \
-            set;                                                                                   \
-        }                                                                                          \
-        return true;
-        COLUMNS(X)
-#undef X
-    default:
-        return true; /* of a newer version */
+    for (size_t k = 0; k < PLIM_COUNT_OF(columns); k++) {
+        const struct column *c = &columns[k];
+        if (c->id != id) {
+            continue;
+        }
+        if (!plim__column_get(bytes, (enum plim_column_coding)c->coding, values, n,
+                              sizeof(*values))) {
+            return false;
+        }
+        for (size_t i = 0; i < n; i++) {
+            store(&events[i], c, values[i]);
+        }
     }
+    return true;
 }
 
 bool plim__events_get(struct plim_str payload, struct plim_trace_event *events, size_t n,
