@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_ALLOCATOR_ENGINE_H
+#define PLIM_ALLOCATOR_ENGINE_H
+
+/*
+ * The allocator that moves pages: one device's memory behind addresses that stay where they are.
+ *
+ *   page    physical memory of one handle (cuMemCreate), mapped at one address at a time
+ *   arena   a large range of addresses for one stream, one pool and one size class (small: requests up
+ *           to 1 MiB; large: the rest); addresses are plentiful, pages are not
+ *   block   a run of bytes of an arena. LIVE: handed out; PENDING: freed, still used by other streams;
+ *           FREE: bytes with pages behind them; VOID: addresses without pages, whole pages long
+ *   fence   an event on the arena's stream; work before it is done when the event has completed. A free
+ *           run may lose its pages only behind a fence that was recorded after its last free
+ *   live    bytes of LIVE and PENDING blocks; reserved: bytes of all pages
+ *
+ * A request takes the smallest FREE run that it fits. When none is large enough, it gets a run of
+ * addresses in which some pages are missing, and the missing pages come from wholly free pages elsewhere
+ * (unmapped there, mapped here: "moved") or are new. New ones are made while reserved stays within a few
+ * percent of the highest live so far; beyond that pages are moved. So scattered holes cost at most the
+ * pages at their two ends, whatever the order of sizes.
+ *
+ * Everything about the device goes through a table of driver functions, so that the same code runs inside
+ * programs (runtime/allocator/plugin.c) and as the model that replays traces (src/alloc/moving.c).
+ * Threads: one at a time for an engine; the caller locks. No call into libc's heap: memory for the
+ * records comes from mmap, and nothing is mapped on the path of a request that finds a free run.
+ * Cost: O(1) for such a request and for a free; otherwise a few driver calls and O(free runs).
+ * Limits: 2^32 - 2 blocks, 16,383 arenas.
+ * Sources: cuMem* contracts of the CUDA 13.0 driver API; the idea of remapping instead of returning pages
+ * is GMLake's (Guo et al., ASPLOS 2024); measured against alternatives in docs/design/moving-allocator.md.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PLIM_ENGINE_UNIT  512u                /* bytes; every block is a multiple, and aligned to it */
+#define PLIM_ENGINE_ARENAS 16384 /* most of an engine */
+#define PLIM_ENGINE_SMALL (UINT64_C(1) << 20) /* largest small request, bytes */
+
+/* The device. Functions that can fail return 0 or a code of the driver's; 2 is out of memory. */
+struct plim_engine_driver {
+    int (*reserve)(void *ctx, uint64_t size, uint64_t align, uint64_t *addr);
+    void (*unreserve)(void *ctx, uint64_t addr, uint64_t size);
+    int (*create)(void *ctx, uint64_t size, uint64_t *handle);
+    void (*release)(void *ctx, uint64_t handle, uint64_t size);
+    int (*map)(void *ctx, uint64_t addr, uint64_t size, uint64_t handle);
+    int (*access)(void *ctx, uint64_t addr, uint64_t size);   /* read and write, whole mappings */
+    void (*unmap)(void *ctx, uint64_t addr, uint64_t size, uint64_t page); /* whole mappings */
+    uint64_t (*record)(void *ctx, uint64_t stream);           /* an event; 0: failed */
+    bool (*done)(void *ctx, uint64_t event);                  /* has it completed? */
+    void (*wait)(void *ctx, uint64_t event);                  /* until it has */
+    void (*forget)(void *ctx, uint64_t event);                /* not needed any more */
+};
+
+struct plim_engine_config {
+    const struct plim_engine_driver *driver; /* borrowed */
+    void *ctx;
+    uint64_t total;      /* bytes of the device: how many addresses an arena gets */
+    uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
+    uint64_t large_page; /* 0: by the device's size, see plim_engine_page() */
+    double soft;         /* reserved may exceed the highest live by this share at any time; 0: 0.04 */
+    double hard;         /* and by this when no free page is idle yet; 0: 0.048 */
+};
+
+/* Figures. Bytes unless said otherwise. */
+struct plim_engine_stats {
+    uint64_t requested; /* as asked for, of live blocks */
+    uint64_t live;
+    uint64_t reserved;
+    uint64_t peak_requested;
+    uint64_t peak_live;
+    uint64_t peak_reserved;
+    uint64_t releasable; /* of reserved: wholly free pages */
+    uint64_t blocks;     /* number of live blocks */
+    uint64_t allocs, frees; /* served so far */
+    uint64_t created, released; /* pages so far */
+    uint64_t moved;             /* pages so far */
+    uint64_t waits;             /* fences waited for */
+    uint64_t failures;          /* requests that were not served */
+    uint64_t arenas;
+};
+
+enum plim_engine_code {
+    PLIM_ENGINE_OK,
+    PLIM_ENGINE_NO_MEMORY, /* of the device */
+    PLIM_ENGINE_NO_HOST,   /* memory or table room of the host */
+    PLIM_ENGINE_UNKNOWN,   /* no live block starts there */
+};
+
+struct plim_engine;
+
+#define PLIM_ENGINE_CAPTURING 1u /* a graph is being captured: no event is asked, nothing is unmapped */
+
+/** plim_engine_page() - the size of large pages for a device: a power of two, 2 to 64 MiB,
+ * about a thousandth of the device. */
+uint64_t plim_engine_page(uint64_t total);
+
+/** plim_engine_new() - an engine without pages; NULL when the host has no memory. */
+struct plim_engine *plim_engine_new(const struct plim_engine_config *config);
+
+/** plim_engine_delete() - give everything back, live blocks too. NULL is allowed. The caller makes sure
+ * that the device is idle. */
+void plim_engine_delete(struct plim_engine *e);
+
+/**
+ * plim_engine_alloc() - serve a request.
+ * @size: bytes, 0 is not allowed. @pool: 0, or a number of the caller's: memory of other pools is never
+ * used for it while it lives. @flags: PLIM_ENGINE_CAPTURING.
+ * @addr: on PLIM_ENGINE_OK the address. Returns PLIM_ENGINE_NO_MEMORY, PLIM_ENGINE_NO_HOST.
+ */
+enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, uint64_t stream,
+                                        uint64_t pool, unsigned flags, uint64_t *addr);
+
+/** plim_engine_free() - take a block back. @flags as above: with them, blocks used by several streams
+ * wait until a later request. Returns PLIM_ENGINE_OK or PLIM_ENGINE_UNKNOWN. */
+enum plim_engine_code plim_engine_free(struct plim_engine *e, uint64_t addr, unsigned flags);
+
+/** plim_engine_record_stream() - the block is used on that stream too. */
+enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t addr,
+                                                uint64_t stream);
+
+/** plim_engine_block() - the live or pending block that holds an address. false: none. */
+bool plim_engine_block(const struct plim_engine *e, uint64_t addr, uint64_t *base, uint64_t *size);
+
+/** plim_engine_trim() - give wholly free pages back to the driver, waiting for their streams. */
+void plim_engine_trim(struct plim_engine *e);
+
+/** plim_engine_drop_pool() - the pool will not be used again: its free pages serve everybody, and its
+ * live blocks when they are freed. */
+void plim_engine_drop_pool(struct plim_engine *e, uint64_t pool);
+
+/** plim_engine_set_cap() - reserved may not exceed it. UINT64_MAX: no cap. */
+void plim_engine_set_cap(struct plim_engine *e, uint64_t bytes);
+
+void plim_engine_stats(const struct plim_engine *e, struct plim_engine_stats *out);
+void plim_engine_reset_peaks(struct plim_engine *e);
+
+/* One block of a walk. */
+enum plim_engine_state { PLIM_ENGINE_LIVE, PLIM_ENGINE_PENDING, PLIM_ENGINE_FREE, PLIM_ENGINE_VOID };
+struct plim_engine_view {
+    uint64_t addr, size, requested, stream, pool;
+    enum plim_engine_state state;
+    bool large;
+};
+
+/** plim_engine_walk() - every block of every arena, by address within an arena, until `see` says false. */
+void plim_engine_walk(const struct plim_engine *e,
+                      bool (*see)(void *ctx, const struct plim_engine_view *view), void *ctx);
+
+/** plim_engine_check() - NULL when all structures agree with each other, else what does not. O(blocks). */
+const char *plim_engine_check(const struct plim_engine *e);
+
+#endif

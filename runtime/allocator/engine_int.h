@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_ALLOCATOR_ENGINE_INT_H
+#define PLIM_ALLOCATOR_ENGINE_INT_H
+
+/*
+ * Inside the engine: records, arenas, and who does what.
+ *
+ *   heap.c    blocks and free lists: pure bookkeeping, no driver call
+ *   pages.c   pages: make, move, give back; fences
+ *   engine.c  requests, arenas, pending frees, figures
+ *   check.c   the invariants, for tests
+ *
+ * Blocks are named by their index in one array of records, 0 is nobody. The blocks of an arena cover its
+ * addresses without gaps; neighbours are linked in the order of addresses. Two FREE neighbours, or two
+ * VOID ones, do not exist. A page is mapped exactly where no VOID block is.
+ */
+
+#include "engine.h"
+
+#define BIN_ROWS 36 /* row 0: sizes below 32 units; then one row for each power of two */
+#define BIN_COLS 32
+#define ARENA_BUCKETS 1024
+#define FENCES   8 /* outstanding ones of an arena */
+
+struct block { /* 64 bytes */
+    uint64_t addr;
+    uint64_t size;      /* bytes */
+    uint64_t requested; /* LIVE, PENDING: as asked for */
+    uint32_t prev, next; /* in the arena, by address */
+    uint32_t back, forth; /* FREE: free list; VOID: list of voids; unused records: forth */
+    uint32_t fence;       /* FREE: the first fence behind its last free */
+    uint32_t uses;        /* LIVE: first of the other streams, see struct use */
+    uint16_t arena;
+    uint8_t state; /* enum plim_engine_state */
+    uint8_t row, col; /* FREE: where in the bins */
+    uint8_t pad[11];
+};
+
+struct use { /* a stream that a live block is used on, or an event that a pending block waits for */
+    uint64_t what; /* stream, or event */
+    uint32_t next; /* of the same block; unused records: next unused */
+    uint32_t block; /* pending queue: the block */
+};
+
+/* A growing array in reserved address space: never moves, touched memory only. */
+struct table {
+    void *base;
+    uint64_t room; /* records that fit */
+    uint32_t n;    /* records used, record 0 is nobody */
+    uint32_t unused; /* chain of records given back */
+};
+
+struct arena {
+    uint64_t stream, pool;
+    uint64_t base, size; /* addresses, bytes; size 0: not reserved */
+    uint64_t page;       /* bytes */
+    uint32_t first;      /* block at base */
+    bool large;
+    bool gone;         /* its pool was dropped: serves nobody, its free pages serve all */
+    uint32_t chain;    /* next arena of the same hash bucket */
+    uint8_t shift;     /* bytes of a granule, as a power of two: at most one block starts in each */
+    uint32_t *starts;  /* granule -> live block that starts there, 0: none */
+    uint64_t *handles; /* page -> handle of its memory; of VOID pages undefined */
+    uint32_t voids;    /* first of the VOID blocks */
+    uint64_t free_whole; /* bytes of wholly free pages: what FREE blocks could lose */
+    struct {
+        uint32_t next; /* number the next fence gets */
+        uint32_t done; /* fences below this have completed */
+        uint32_t n;    /* outstanding: numbers next - n .. next - 1 */
+        uint64_t event[FENCES];
+    } fence;
+    uint64_t rows; /* rows with something in them */
+    uint32_t cols[BIN_ROWS];
+    uint32_t bin[BIN_ROWS][BIN_COLS]; /* first FREE block */
+};
+
+struct plim_engine {
+    struct plim_engine_config config;
+    struct table blocks;  /* struct block */
+    struct table uses;    /* struct use */
+    struct table arenas;  /* struct arena; index 0 is one too */
+    uint32_t latest[2];   /* arena of the latest request, small and large */
+    uint32_t bucket[ARENA_BUCKETS]; /* stream, pool and size class -> newest arena */
+    uint16_t by_base[PLIM_ENGINE_ARENAS]; /* arenas in the order of their addresses */
+    uint32_t n_by_base;
+    uint32_t pending;     /* first of the queue of uses that wait, oldest first */
+    uint32_t pending_last;
+    uint32_t deferred;    /* PENDING blocks freed under capture, chained by `forth` */
+    uint64_t cap;
+    struct plim_engine_stats stats;
+};
+
+static inline struct block *block_at(const struct plim_engine *e, uint32_t i)
+{
+    return &((struct block *)e->blocks.base)[i];
+}
+
+static inline struct use *use_at(const struct plim_engine *e, uint32_t i)
+{
+    return &((struct use *)e->uses.base)[i];
+}
+
+static inline struct arena *arena_at(const struct plim_engine *e, uint32_t i)
+{
+    return &((struct arena *)e->arenas.base)[i];
+}
+
+static inline uint64_t round_up(uint64_t n, uint64_t unit)
+{
+    return (n + unit - 1) & ~(unit - 1);
+}
+
+/* heap.c */
+bool plim__table_open(struct table *t, size_t record, uint64_t room);
+void plim__table_close(struct table *t, size_t record);
+/* Are there records for n more blocks? Whoever makes blocks asks first. */
+bool plim__blocks_spare(const struct plim_engine *e, unsigned n);
+uint32_t plim__block_new(struct plim_engine *e);
+void plim__block_gone(struct plim_engine *e, uint32_t i);
+uint32_t plim__use_new(struct plim_engine *e);
+void plim__use_gone(struct plim_engine *e, uint32_t i);
+void plim__bin_put(struct plim_engine *e, struct arena *a, uint32_t i);
+void plim__bin_take(struct plim_engine *e, struct arena *a, uint32_t i);
+uint32_t plim__bin_find(const struct plim_engine *e, const struct arena *a, uint64_t size);
+void plim__void_put(struct plim_engine *e, struct arena *a, uint32_t i);
+void plim__void_take(struct plim_engine *e, struct arena *a, uint32_t i);
+/* Cut block i, in no list, behind `size` bytes; the rest: a block of the same state in no list. */
+uint32_t plim__block_cut(struct plim_engine *e, uint32_t i, uint64_t size);
+/* Block i swallows its right neighbour, which must be in no list. */
+void plim__block_join(struct plim_engine *e, uint32_t i);
+/* Make i a FREE block, one with FREE neighbours, and list it. It must be in no list. */
+uint32_t plim__block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence);
+/* Make i VOID, one with VOID neighbours, and list it. It must be in no list. */
+void plim__block_void(struct plim_engine *e, struct arena *a, uint32_t i);
+/* The wholly free pages of a FREE block: [*lo, *hi). */
+void plim__whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi);
+
+/* pages.c */
+/* A block of `size` bytes with all its pages, FREE and in no list; 0: the device has no memory for it, or
+ * the arena no place. Needs PLIM__GROW_BLOCKS spare records. */
+#define PLIM__GROW_BLOCKS 8
+uint32_t plim__pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags);
+/* Has the arena addresses for such a block? */
+bool plim__pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size);
+void plim__pages_trim(struct plim_engine *e, uint32_t arena);
+
+#endif

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pages: where the memory behind addresses comes from.
+ *
+ * A request that no FREE run can take gets a place in which some pages are missing: a VOID run together
+ * with the FREE runs on its two sides, the place that misses the fewest pages. Then pages are found in
+ * this order, until there are enough:
+ *
+ *   1. new ones, while reserved stays below (1 + soft) times the highest live
+ *   2. idle free pages of arenas with the same page size, its own first
+ *   3. new ones, below (1 + hard) times the highest live
+ *   4. free pages that must be waited for
+ *   5. new ones without that limit (little can be moved; the cap still holds)
+ *   6. when the driver has no more: free pages of another size are given back, and 5 again
+ *
+ * Steps 2, 4 and 6 touch mappings and ask events, so a request under graph capture skips them.
+ */
+
+#include "engine_int.h"
+
+#define BATCH      64 /* pages that change their place at once */
+#define LOOK_VOIDS 64 /* VOID runs that are considered */
+#define FLOOR      (UINT64_C(16) << 20) /* bytes that reserved may always exceed live by */
+
+/* ---- fences --------------------------------------------------------------------------------------- */
+
+static void fences_ask(struct plim_engine *e, struct arena *a)
+{
+    while (a->fence.n > 0) {
+        uint32_t oldest = a->fence.next - a->fence.n;
+        uint64_t event = a->fence.event[oldest % FENCES];
+        if (!e->config.driver->done(e->config.ctx, event)) {
+            return;
+        }
+        e->config.driver->forget(e->config.ctx, event);
+        a->fence.done = oldest + 1;
+        a->fence.n--;
+    }
+}
+
+static void fence_record(struct plim_engine *e, struct arena *a)
+{
+    if (a->fence.n == FENCES) {
+        return;
+    }
+    uint64_t event = e->config.driver->record(e->config.ctx, a->stream);
+    if (event) {
+        a->fence.event[a->fence.next % FENCES] = event;
+        a->fence.next++;
+        a->fence.n++;
+    }
+}
+
+/* Wait until fence `number` is behind us. False: the driver would not. */
+static bool fence_wait(struct plim_engine *e, struct arena *a, uint32_t number)
+{
+    fences_ask(e, a);
+    while (a->fence.done <= number) {
+        if (a->fence.next <= number && a->fence.n < FENCES) {
+            fence_record(e, a);
+            if (a->fence.next <= number) {
+                return false;
+            }
+            continue;
+        }
+        if (a->fence.n == 0) {
+            return false;
+        }
+        uint32_t oldest = a->fence.next - a->fence.n;
+        uint64_t event = a->fence.event[oldest % FENCES];
+        e->config.driver->wait(e->config.ctx, event);
+        e->config.driver->forget(e->config.ctx, event);
+        e->stats.waits++;
+        a->fence.done = oldest + 1;
+        a->fence.n--;
+    }
+    return true;
+}
+
+/* ---- taking pages away --------------------------------------------------------------------------- */
+
+struct loot {
+    uint64_t handle[BATCH];
+    unsigned n;
+};
+
+/* Take up to `most` whole pages, from the low end, of FREE block i (in its bin). */
+static void take_pages(struct plim_engine *e, struct arena *a, uint32_t i, unsigned most,
+                       struct loot *loot)
+{
+    uint64_t lo, hi;
+    plim__whole_pages(a, block_at(e, i), &lo, &hi);
+    if ((hi - lo) / a->page > most) {
+        hi = lo + most * a->page;
+    }
+    if (!plim__blocks_spare(e, 2)) {
+        return;
+    }
+    plim__bin_take(e, a, i);
+    e->config.driver->unmap(e->config.ctx, lo, hi - lo, a->page);
+    for (uint64_t at = lo; at < hi; at += a->page) {
+        loot->handle[loot->n++] = a->handles[(at - a->base) / a->page];
+    }
+    if (block_at(e, i)->addr + block_at(e, i)->size > hi) {
+        plim__bin_put(e, a, plim__block_cut(e, i, hi - block_at(e, i)->addr));
+    }
+    if (block_at(e, i)->addr < lo) {
+        uint32_t left = i;
+        i = plim__block_cut(e, i, lo - block_at(e, i)->addr);
+        plim__bin_put(e, a, left);
+    }
+    plim__block_void(e, a, i);
+}
+
+/* Free pages of an arena, the largest runs first. @wait: also those that are not idle yet. */
+static void loot_arena(struct plim_engine *e, struct arena *a, unsigned most, bool wait,
+                       struct loot *loot)
+{
+    fences_ask(e, a);
+    for (int row = BIN_ROWS - 1; row >= 0 && loot->n < most && a->free_whole > 0; row--) {
+        for (int col = BIN_COLS - 1; col >= 0 && loot->n < most; col--) {
+            uint32_t next;
+            for (uint32_t i = a->bin[row][col]; i && loot->n < most; i = next) {
+                const struct block *b = block_at(e, i);
+                uint64_t lo, hi;
+                next = b->forth;
+                plim__whole_pages(a, b, &lo, &hi);
+                if (lo == hi || (b->fence >= a->fence.done && (!wait || !fence_wait(e, a, b->fence)))) {
+                    continue;
+                }
+                take_pages(e, a, i, most - loot->n, loot);
+            }
+        }
+    }
+}
+
+/* May pages of this arena serve others? Those of a private pool in use may not. */
+static bool may_loot(const struct arena *a)
+{
+    return a->size > 0 && a->pool == 0 && a->free_whole > 0;
+}
+
+static void loot_all(struct plim_engine *e, uint32_t own, uint64_t page, unsigned most, bool wait,
+                     struct loot *loot)
+{
+    if (may_loot(arena_at(e, own))) {
+        loot_arena(e, arena_at(e, own), most, wait, loot);
+    }
+    for (uint32_t i = 1; i < e->arenas.n && loot->n < most; i++) {
+        struct arena *a = arena_at(e, i);
+        if (i != own && a->page == page && may_loot(a)) {
+            loot_arena(e, a, most, wait, loot);
+        }
+    }
+}
+
+static void give_back(struct plim_engine *e, struct loot *loot, uint64_t page)
+{
+    for (unsigned i = 0; i < loot->n; i++) {
+        e->config.driver->release(e->config.ctx, loot->handle[i], page);
+        e->stats.reserved -= page;
+        e->stats.released++;
+    }
+    loot->n = 0;
+}
+
+/* Give back free pages of other sizes, `bytes` of them. */
+static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t bytes)
+{
+    uint64_t got = 0;
+    for (uint32_t i = 1; i < e->arenas.n && got < bytes; i++) {
+        struct arena *a = arena_at(e, i);
+        while (a->page != page && may_loot(a) && got < bytes) {
+            struct loot loot = {.n = 0};
+            uint64_t want = (bytes - got + a->page - 1) / a->page;
+            loot_arena(e, a, want < BATCH ? (unsigned)want : BATCH, true, &loot);
+            if (loot.n == 0) {
+                break;
+            }
+            got += loot.n * a->page;
+            give_back(e, &loot, a->page);
+        }
+    }
+    return got;
+}
+
+void plim__pages_trim(struct plim_engine *e, uint32_t arena)
+{
+    struct arena *a = arena_at(e, arena);
+    while (may_loot(a)) {
+        struct loot loot = {.n = 0};
+        loot_arena(e, a, BATCH, true, &loot);
+        if (loot.n == 0) {
+            return;
+        }
+        give_back(e, &loot, a->page);
+    }
+}
+
+/* ---- filling a place ----------------------------------------------------------------------------- */
+
+struct fill {
+    struct arena *a;
+    uint32_t arena;
+    uint64_t at, end; /* addresses still without pages */
+    unsigned flags;
+};
+
+static unsigned missing(const struct fill *f)
+{
+    uint64_t n = (f->end - f->at) / f->a->page;
+    return n < BATCH ? (unsigned)n : BATCH;
+}
+
+/* Map pages at f->at onwards; those that cannot be mapped are given back. */
+static bool put_pages(struct plim_engine *e, struct fill *f, struct loot *loot)
+{
+    const struct plim_engine_driver *d = e->config.driver;
+    uint64_t start = f->at;
+    unsigned n = 0;
+    while (n < loot->n && d->map(e->config.ctx, f->at, f->a->page, loot->handle[n]) == 0) {
+        f->a->handles[(f->at - f->a->base) / f->a->page] = loot->handle[n++];
+        f->at += f->a->page;
+    }
+    if (n > 0 && d->access(e->config.ctx, start, f->at - start) != 0) {
+        d->unmap(e->config.ctx, start, f->at - start, f->a->page);
+        f->at = start;
+        n = 0;
+    }
+    if (n == loot->n) {
+        return true;
+    }
+    struct loot rest = {.n = 0};
+    for (; n < loot->n; n++) {
+        rest.handle[rest.n++] = loot->handle[n];
+    }
+    give_back(e, &rest, f->a->page);
+    return false;
+}
+
+static void note_peak(struct plim_engine *e)
+{
+    if (e->stats.reserved > e->stats.peak_reserved) {
+        e->stats.peak_reserved = e->stats.reserved;
+    }
+}
+
+/* New pages while reserved stays at or below `limit` bytes. False: the driver has no more. */
+static bool make_pages(struct plim_engine *e, struct fill *f, uint64_t limit)
+{
+    if (limit > e->cap) {
+        limit = e->cap;
+    }
+    while (f->at < f->end && e->stats.reserved + f->a->page <= limit) {
+        struct loot loot = {.n = 0};
+        bool dry = false;
+        while (loot.n < missing(f) && e->stats.reserved + f->a->page <= limit && !dry) {
+            dry = e->config.driver->create(e->config.ctx, f->a->page, &loot.handle[loot.n]) != 0;
+            if (!dry) {
+                loot.n++;
+                e->stats.created++;
+                e->stats.reserved += f->a->page;
+                note_peak(e);
+            }
+        }
+        if (!put_pages(e, f, &loot) || dry) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool move_pages(struct plim_engine *e, struct fill *f, bool wait)
+{
+    while (f->at < f->end) {
+        struct loot loot = {.n = 0};
+        loot_all(e, f->arena, f->a->page, missing(f), wait, &loot);
+        if (loot.n == 0) {
+            return true;
+        }
+        e->stats.moved += loot.n;
+        if (!put_pages(e, f, &loot)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t share(uint64_t bytes, double part)
+{
+    return bytes + (uint64_t)((double)bytes * part) + FLOOR;
+}
+
+/* Fill f->at .. f->end as far as possible; the steps are those of the head of this file. */
+static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
+{
+    uint64_t live = e->stats.live + size;
+    if (live < e->stats.peak_live) {
+        live = e->stats.peak_live;
+    }
+    bool calm = (f->flags & PLIM_ENGINE_CAPTURING) == 0;
+    bool more = make_pages(e, f, share(live, e->config.soft));
+    if (calm && f->at < f->end && !move_pages(e, f, false)) {
+        return;
+    }
+    if (more && f->at < f->end) {
+        more = make_pages(e, f, share(live, e->config.hard));
+    }
+    if (calm && f->at < f->end && !move_pages(e, f, true)) {
+        return;
+    }
+    if (more && f->at < f->end) {
+        more = make_pages(e, f, UINT64_MAX);
+    }
+    if (calm && f->at < f->end && release_others(e, f->a->page, f->end - f->at) > 0) {
+        make_pages(e, f, UINT64_MAX);
+    }
+}
+
+/* ---- choosing the place -------------------------------------------------------------------------- */
+
+struct place {
+    uint32_t hole;        /* the VOID block */
+    uint64_t start;       /* of the request */
+    uint64_t lo, hi;      /* pages to fill */
+    bool before, behind;  /* FREE neighbours take part */
+};
+
+static uint32_t free_neighbour(const struct plim_engine *e, uint32_t i)
+{
+    return i && block_at(e, i)->state == PLIM_ENGINE_FREE ? i : 0;
+}
+
+static bool better(const struct place *a, const struct place *b)
+{
+    uint64_t left = a->hi - a->lo, right = b->hi - b->lo;
+    return !b->hole || left < right || (left == right && a->start < b->start);
+}
+
+/* Where in VOID block i and its FREE neighbours a request would stand, at the low and the high end. */
+static void consider(const struct plim_engine *e, const struct arena *a, uint32_t i, uint64_t size,
+                     struct place *best)
+{
+    const struct block *v = block_at(e, i);
+    uint32_t before = free_neighbour(e, v->prev), behind = free_neighbour(e, v->next);
+    uint64_t from = before ? block_at(e, before)->addr : v->addr;
+    uint64_t to = behind ? v->addr + v->size + block_at(e, behind)->size : v->addr + v->size;
+    if (to - from < size) {
+        return;
+    }
+    uint64_t v_end = v->addr + v->size;
+    uint64_t end = from + size;
+    struct place low = {.hole = i, .start = from, .lo = v->addr, .before = before != 0};
+    low.hi = end < v_end ? round_up(end, a->page) : v_end;
+    low.behind = end > v_end;
+    if (better(&low, best)) {
+        *best = low;
+    }
+    if (behind) {
+        struct place high = {.hole = i, .start = to - size, .hi = v_end, .behind = true};
+        high.lo = high.start > v->addr ? high.start & ~(a->page - 1) : v->addr;
+        high.before = high.start < v->addr;
+        if (better(&high, best)) {
+            *best = high;
+        }
+    }
+}
+
+/* Cut the pages to fill out of the VOID block, which leaves its list; what is left over stays VOID. */
+static uint32_t cut_hole(struct plim_engine *e, struct arena *a, const struct place *p)
+{
+    uint32_t i = p->hole;
+    plim__void_take(e, a, i);
+    if (p->lo > block_at(e, i)->addr) {
+        uint32_t left = i;
+        i = plim__block_cut(e, i, p->lo - block_at(e, i)->addr);
+        plim__void_put(e, a, left);
+    }
+    if (block_at(e, i)->addr + block_at(e, i)->size > p->hi) {
+        plim__void_put(e, a, plim__block_cut(e, i, p->hi - block_at(e, i)->addr));
+    }
+    return i;
+}
+
+/* The filled run and the neighbours that take part become one block, cut to the request. */
+static uint32_t assemble(struct plim_engine *e, struct arena *a, uint32_t i, const struct place *p,
+                         uint64_t size)
+{
+    if (p->behind) {
+        plim__block_join(e, i);
+    }
+    if (p->before) {
+        i = block_at(e, i)->prev;
+        plim__block_join(e, i);
+    }
+    uint32_t left = block_at(e, i)->addr < p->start ? i : 0;
+    if (left) {
+        i = plim__block_cut(e, left, p->start - block_at(e, left)->addr);
+    }
+    uint32_t right = block_at(e, i)->size > size ? plim__block_cut(e, i, size) : 0;
+    block_at(e, i)->state = PLIM_ENGINE_LIVE; /* nobody merges with it */
+    if (left) {
+        plim__block_free(e, a, left, block_at(e, left)->fence);
+    }
+    if (right) {
+        plim__block_free(e, a, right, block_at(e, right)->fence);
+    }
+    return i;
+}
+
+/* Only some pages could be had: they become free memory, the rest of the hole stays without. */
+static void abandon(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t filled)
+{
+    if (filled > 0) {
+        uint32_t rest = plim__block_cut(e, i, filled);
+        plim__block_free(e, a, i, 0);
+        i = rest;
+    }
+    plim__block_void(e, a, i);
+}
+
+static struct place choose(const struct plim_engine *e, const struct arena *a, uint64_t size)
+{
+    struct place p = {0};
+    unsigned looked = 0;
+    for (uint32_t i = a->voids; i && looked < LOOK_VOIDS; i = block_at(e, i)->forth, looked++) {
+        consider(e, a, i, size, &p);
+    }
+    return p;
+}
+
+bool plim__pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size)
+{
+    return choose(e, a, size).hole != 0;
+}
+
+uint32_t plim__pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags)
+{
+    struct arena *a = arena_at(e, arena);
+    struct place p = choose(e, a, size);
+    if (!p.hole) {
+        return 0;
+    }
+    uint32_t before = p.before ? block_at(e, p.hole)->prev : 0;
+    uint32_t behind = p.behind ? block_at(e, p.hole)->next : 0;
+    uint32_t i = cut_hole(e, a, &p);
+    /* Out of reach of those who look for pages, and nobody merges with the hole meanwhile. */
+    if (before) {
+        plim__bin_take(e, a, before);
+    }
+    if (behind) {
+        plim__bin_take(e, a, behind);
+    }
+    block_at(e, i)->state = PLIM_ENGINE_LIVE;
+    struct fill f = {a, arena, p.lo, p.hi, flags};
+    fill(e, &f, size);
+    if (f.at == f.end) {
+        block_at(e, i)->state = PLIM_ENGINE_FREE;
+        block_at(e, i)->fence = 0;
+        i = assemble(e, a, i, &p, size);
+    } else {
+        if (before) {
+            plim__bin_put(e, a, before);
+        }
+        if (behind) {
+            plim__bin_put(e, a, behind);
+        }
+        abandon(e, a, i, f.at - p.lo);
+        i = 0;
+    }
+    if ((flags & PLIM_ENGINE_CAPTURING) == 0 && may_loot(a)) {
+        fence_record(e, a);
+    }
+    return i;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of include/plimsoll/alloc.h: devices, locks, pools, and how PyTorch hears of a failure. */
+
+#include <plimsoll/alloc.h>
+
+#include "driver.h"
+#include "settings.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define ROUTES 16 /* captures at the same time on a device */
+
+struct gpu {
+    pthread_mutex_t lock;
+    struct plim_cuda_device *cuda; /* NULL: not used yet */
+    struct plim_engine *engine;
+    uint64_t total;
+    uint64_t wrong_frees;
+    uint64_t cap;
+    unsigned n_routes; /* pools that captures allocate into */
+    uint64_t route[ROUTES];
+};
+
+static struct gpu gpus[PLIM_CUDA_DEVICES];
+static struct plim_alloc_settings settings;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool forked; /* in the child of a process that had devices */
+
+/* ---- life ----------------------------------------------------------------------------------------- */
+
+static void before_fork(void)
+{
+    for (unsigned i = 0; i < PLIM_CUDA_DEVICES; i++) {
+        pthread_mutex_lock(&gpus[i].lock);
+    }
+}
+
+static void after_fork_parent(void)
+{
+    for (unsigned i = 0; i < PLIM_CUDA_DEVICES; i++) {
+        pthread_mutex_unlock(&gpus[i].lock);
+    }
+}
+
+static void after_fork_child(void)
+{
+    for (unsigned i = 0; i < PLIM_CUDA_DEVICES; i++) {
+        forked = forked || gpus[i].engine;
+        pthread_mutex_unlock(&gpus[i].lock);
+    }
+}
+
+static void start(void)
+{
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    for (unsigned i = 0; i < PLIM_CUDA_DEVICES; i++) {
+        pthread_mutex_init(&gpus[i].lock, &kind);
+        gpus[i].cap = UINT64_MAX;
+    }
+    pthread_mutexattr_destroy(&kind);
+    plim_alloc_settings_read(&settings);
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static void complain(const char *what, const char *why)
+{
+    char line[256];
+    int n = snprintf(line, sizeof line, "plimsoll alloc: %s: %s\n", what, why);
+    if (n > 0) {
+        ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line);
+        (void)written;
+    }
+}
+
+/* The device's engine, made at its first use; under the device's lock. */
+static struct plim_engine *engine_of(struct gpu *g, int device)
+{
+    if (g->engine || forked) {
+        return forked ? NULL : g->engine;
+    }
+    const char *why = "";
+    uint64_t free_bytes;
+    g->cuda = plim_cuda_open(device, &why);
+    if (!g->cuda || !plim_cuda_memory(g->cuda, &free_bytes, &g->total)) {
+        complain("no memory can be had from the device", why);
+        return NULL;
+    }
+    struct plim_engine_config config = {
+        .driver = plim_cuda_driver(),
+        .ctx = g->cuda,
+        .total = g->total,
+        .large_page = settings.page,
+        .soft = settings.slack,
+    };
+    g->engine = plim_engine_new(&config);
+    if (!g->engine) {
+        complain("the engine cannot start", "no host memory");
+        return NULL;
+    }
+    if (settings.limit < g->cap) {
+        g->cap = settings.limit;
+    }
+    plim_engine_set_cap(g->engine, g->cap);
+    return g->engine;
+}
+
+static struct gpu *lock(int device)
+{
+    pthread_once(&once, start);
+    if (device < 0 || device >= PLIM_CUDA_DEVICES) {
+        return NULL;
+    }
+    pthread_mutex_lock(&gpus[device].lock);
+    return &gpus[device];
+}
+
+static void unlock(struct gpu *g)
+{
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- requests ------------------------------------------------------------------------------------- */
+
+/* Pools of PyTorch are pairs of numbers; graphs count up the first, users the second. */
+static uint64_t pool_of(uint64_t id0, uint64_t id1)
+{
+    return id0 ? id0 * 2 + 1 : id1 * 2;
+}
+
+static void *serve(size_t size, int device, void *stream)
+{
+    if (size == 0) {
+        return NULL;
+    }
+    struct gpu *g = lock(device);
+    uint64_t addr = 0;
+    if (!g) {
+        return NULL;
+    }
+    struct plim_engine *e = engine_of(g, device);
+    if (e) {
+        uint64_t where = (uint64_t)(uintptr_t)stream, pool = 0;
+        unsigned flags = 0;
+        if (g->n_routes > 0 && plim_cuda_capturing(g->cuda, where)) {
+            pool = g->route[g->n_routes - 1];
+            flags = PLIM_ENGINE_CAPTURING;
+        }
+        uint64_t want = plim_alloc_settings_round(&settings, size);
+        if (plim_engine_alloc(e, want, where, pool, flags, &addr) != PLIM_ENGINE_OK) {
+            addr = 0;
+        }
+    }
+    unlock(g);
+    return (void *)(uintptr_t)addr;
+}
+
+/* "1.50 GiB", as PyTorch writes sizes. */
+static void sized(char *out, size_t room, uint64_t bytes)
+{
+    if (bytes >= UINT64_C(1) << 30) {
+        snprintf(out, room, "%.2f GiB", (double)bytes / (double)(UINT64_C(1) << 30));
+    } else if (bytes >= UINT64_C(1) << 20) {
+        snprintf(out, room, "%.2f MiB", (double)bytes / (double)(UINT64_C(1) << 20));
+    } else {
+        snprintf(out, room, "%.2f KiB", (double)bytes / 1024.0);
+    }
+}
+
+/* What failed and who has the memory, in the words of PyTorch's own text, so that programs and tools
+ * that look for it find it. */
+static void failure_text(char *out, size_t room, size_t size, int device)
+{
+    struct plimsoll_alloc_stats s;
+    struct gpu *g = &gpus[device < 0 || device >= PLIM_CUDA_DEVICES ? 0 : device];
+    uint64_t free_bytes = 0, total = 0;
+    char want[32], all[32], unused[32], live[32], held[32], cap[32];
+    if (!plimsoll_alloc_stats(device, &s, sizeof s) || !plim_cuda_memory(g->cuda, &free_bytes, &total)) {
+        snprintf(out, room, "CUDA out of memory. The device cannot be used.");
+        return;
+    }
+    sized(want, sizeof want, size);
+    sized(all, sizeof all, total);
+    sized(unused, sizeof unused, free_bytes);
+    sized(live, sizeof live, s.allocated);
+    sized(held, sizeof held, s.reserved - s.allocated);
+    int n = snprintf(out, room,
+                     "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of "
+                     "which %s is free. ",
+                     want, device, all, unused);
+    if (s.cap != UINT64_MAX && n > 0 && (size_t)n < room) {
+        sized(cap, sizeof cap, s.cap);
+        n += snprintf(out + n, room - (size_t)n, "%s allowed; ", cap);
+    }
+    if (n > 0 && (size_t)n < room) {
+        snprintf(out + n, room - (size_t)n,
+                 "Of the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but "
+                 "unallocated. (plimsoll allocator)",
+                 live, held);
+    }
+}
+
+/* PyTorch's own way to raise: c10::detail::torchCheckFail throws c10::Error. It unwinds through this
+ * library, which is therefore compiled with unwind tables, and no lock is held. */
+static void raise(const char *text)
+{
+    void (*fail)(const char *, const char *, uint32_t, const char *);
+    void *found = dlsym(RTLD_DEFAULT, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_");
+    if (!found) {
+        complain("out of memory", text);
+        return;
+    }
+    memcpy(&fail, &found, sizeof found);
+    fail("plimsoll_alloc", "plimsoll", 0, text);
+}
+
+EXPORT void *plimsoll_pool_alloc(size_t size, int device, void *stream)
+{
+    return serve(size, device, stream);
+}
+
+EXPORT void *plimsoll_alloc(size_t size, int device, void *stream)
+{
+    void *ptr = serve(size, device, stream);
+    if (!ptr && size > 0 && !forked) {
+        char text[512];
+        failure_text(text, sizeof text, size, device);
+        raise(text);
+    }
+    return ptr;
+}
+
+EXPORT void plimsoll_free(void *ptr, size_t size, int device, void *stream)
+{
+    (void)size;
+    struct gpu *g = ptr ? lock(device) : NULL;
+    if (!g) {
+        return;
+    }
+    if (g->engine && !forked) {
+        unsigned flags = g->n_routes > 0 && plim_cuda_capturing(g->cuda, (uint64_t)(uintptr_t)stream)
+                             ? PLIM_ENGINE_CAPTURING
+                             : 0;
+        if (plim_engine_free(g->engine, (uint64_t)(uintptr_t)ptr, flags) != PLIM_ENGINE_OK) {
+            g->wrong_frees++;
+        }
+    } else {
+        g->wrong_frees++;
+    }
+    unlock(g);
+}
+
+/* ---- optional hooks ------------------------------------------------------------------------------- */
+
+/* Call f on the engine of a device that has one. */
+#define WITH_ENGINE(device, e, g)                                                                  \
+    for (struct gpu *g = lock(device); g; unlock(g), g = NULL)                                     \
+        for (struct plim_engine *e = forked ? NULL : g->engine; e; e = NULL)
+
+EXPORT void plimsoll_alloc_init(int device_count)
+{
+    (void)device_count;
+    pthread_once(&once, start);
+}
+
+EXPORT void plimsoll_alloc_reset(void)
+{
+    for (int i = 0; i < PLIM_CUDA_DEVICES; i++) {
+        WITH_ENGINE (i, e, g) {
+            plim_engine_trim(e);
+        }
+    }
+}
+
+EXPORT void plimsoll_alloc_fraction(double fraction, int device)
+{
+    struct gpu *g = lock(device);
+    if (!g) {
+        return;
+    }
+    struct plim_engine *e = engine_of(g, device);
+    if (e && fraction >= 0 && fraction <= 1) {
+        g->cap = (uint64_t)(fraction * (double)g->total);
+        g->cap = settings.limit < g->cap ? settings.limit : g->cap;
+        plim_engine_set_cap(e, g->cap);
+    }
+    unlock(g);
+}
+
+EXPORT void *plimsoll_alloc_base(void *ptr, size_t *size)
+{
+    for (int i = 0; i < PLIM_CUDA_DEVICES; i++) {
+        WITH_ENGINE (i, e, g) {
+            uint64_t base, bytes;
+            if (plim_engine_block(e, (uint64_t)(uintptr_t)ptr, &base, &bytes)) {
+                ptr = (void *)(uintptr_t)base;
+                if (size) {
+                    *size = bytes;
+                }
+                unlock(g);
+                return ptr;
+            }
+        }
+    }
+    return ptr;
+}
+
+EXPORT void plimsoll_alloc_record_stream(void *ptr, void *stream)
+{
+    bool found = false;
+    for (int i = 0; i < PLIM_CUDA_DEVICES && !found; i++) {
+        WITH_ENGINE (i, e, g) {
+            found = plim_engine_record_stream(e, (uint64_t)(uintptr_t)ptr,
+                                              (uint64_t)(uintptr_t)stream) == PLIM_ENGINE_OK;
+        }
+    }
+}
+
+EXPORT void plimsoll_alloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *filter)
+{
+    (void)filter;
+    struct gpu *g = lock(device);
+    if (g) {
+        if (g->n_routes < ROUTES) {
+            g->route[g->n_routes++] = pool_of(id0, id1);
+        }
+        unlock(g);
+    }
+}
+
+EXPORT void plimsoll_alloc_end_pool(int device, uint64_t id0, uint64_t id1)
+{
+    struct gpu *g = lock(device);
+    if (!g) {
+        return;
+    }
+    uint64_t pool = pool_of(id0, id1);
+    for (unsigned i = g->n_routes; i-- > 0;) {
+        if (g->route[i] == pool) {
+            memmove(&g->route[i], &g->route[i + 1], (g->n_routes - i - 1) * sizeof g->route[0]);
+            g->n_routes--;
+            break;
+        }
+    }
+    unlock(g);
+}
+
+EXPORT void plimsoll_alloc_release_pool(int device, uint64_t id0, uint64_t id1)
+{
+    WITH_ENGINE (device, e, g) {
+        plim_engine_drop_pool(e, pool_of(id0, id1));
+    }
+}
+
+/* ---- looking at it --------------------------------------------------------------------------------- */
+
+EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, size_t room)
+{
+    bool known = false;
+    WITH_ENGINE (device, e, g) {
+        struct plim_engine_stats s;
+        plim_engine_stats(e, &s);
+        struct plimsoll_alloc_stats all = {
+            .bytes = sizeof all,
+            .total = g->total,
+            .requested = s.requested,
+            .allocated = s.live,
+            .reserved = s.reserved,
+            .peak_requested = s.peak_requested,
+            .peak_allocated = s.peak_live,
+            .peak_reserved = s.peak_reserved,
+            .releasable = s.releasable,
+            .blocks = s.blocks,
+            .allocs = s.allocs,
+            .frees = s.frees,
+            .failures = s.failures,
+            .pages_made = s.created,
+            .pages_freed = s.released,
+            .pages_moved = s.moved,
+            .waits = s.waits,
+            .wrong_frees = g->wrong_frees,
+            .cap = g->cap,
+        };
+        memcpy(out, &all, room < sizeof all ? room : sizeof all);
+        known = true;
+    }
+    return known;
+}
+
+EXPORT void plimsoll_alloc_reset_peaks(int device)
+{
+    WITH_ENGINE (device, e, g) {
+        plim_engine_reset_peaks(e);
+    }
+}
+
+struct walk {
+    plimsoll_alloc_block_fn *see;
+    void *ctx;
+};
+
+static bool pass_on(void *ctx, const struct plim_engine_view *v)
+{
+    const struct walk *w = ctx;
+    return w->see(w->ctx, v->addr, v->size, v->requested, v->stream, v->pool, (int)v->state, v->large);
+}
+
+EXPORT void plimsoll_alloc_walk(int device, plimsoll_alloc_block_fn *see, void *ctx)
+{
+    struct walk w = {see, ctx};
+    WITH_ENGINE (device, e, g) {
+        plim_engine_walk(e, pass_on, &w);
+    }
+}
+
+EXPORT const char *plimsoll_alloc_check(int device)
+{
+    const char *wrong = NULL;
+    WITH_ENGINE (device, e, g) {
+        wrong = plim_engine_check(e);
+    }
+    return wrong;
+}
