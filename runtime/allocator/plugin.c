@@ -211,7 +211,8 @@ static void failure_text(char *out, size_t room, size_t size, int device)
 static void raise(const char *text)
 {
     void (*fail)(const char *, const char *, uint32_t, const char *);
-    void *found = dlsym(RTLD_DEFAULT, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_");
+    void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD); /* PyTorch's, when there is one */
+    void *found = c10 ? dlsym(c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_") : NULL;
     if (!found) {
         complain("out of memory", text);
         return;
