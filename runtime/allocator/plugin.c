@@ -4,9 +4,9 @@
 #include <plimsoll/alloc.h>
 
 #include "driver.h"
+#include "raise.h"
 #include "settings.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static void start(void)
 
 static void complain(const char *what, const char *why)
 {
-    char line[256];
+    char line[600];
     int n = snprintf(line, sizeof line, "plimsoll alloc: %s: %s\n", what, why);
     if (n > 0) {
         ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line);
@@ -206,21 +206,6 @@ static void failure_text(char *out, size_t room, size_t size, int device)
     }
 }
 
-/* PyTorch's own way to raise: c10::detail::torchCheckFail throws c10::Error. It unwinds through this
- * library, which is therefore compiled with unwind tables, and no lock is held. */
-static void raise(const char *text)
-{
-    void (*fail)(const char *, const char *, uint32_t, const char *);
-    void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD); /* PyTorch's, when there is one */
-    void *found = c10 ? dlsym(c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_") : NULL;
-    if (!found) {
-        complain("out of memory", text);
-        return;
-    }
-    memcpy(&fail, &found, sizeof found);
-    fail("plimsoll_alloc", "plimsoll", 0, text);
-}
-
 EXPORT void *plimsoll_pool_alloc(size_t size, int device, void *stream)
 {
     return serve(size, device, stream);
@@ -232,7 +217,8 @@ EXPORT void *plimsoll_alloc(size_t size, int device, void *stream)
     if (!ptr && size > 0 && !forked) {
         char text[512];
         failure_text(text, sizeof text, size, device);
-        raise(text);
+        plim_torch_raise(text);
+        complain("out of memory", text); /* nobody to raise it to */
     }
     return ptr;
 }
