@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The allocator that moves pages, for stock PyTorch: less fragmentation where no setting helps.
+
+    plimsoll.alloc.install()         before the first use of CUDA: all device memory of this process
+    with plimsoll.alloc.use(): ...   only what is allocated in the block; PyTorch keeps its statistics and snapshots
+    python -m plimsoll.alloc SCRIPT  a program that knows nothing of it
+
+Free memory between live blocks is taken from its place and put behind a contiguous range of addresses, so that holes
+do not strand it. include/plimsoll/alloc.h describes the library behind this, docs/howto/alloc.md when to use it.
+
+While it is installed for the whole process PyTorch does not offer memory_stats(), snapshots, history, sharing of CUDA
+tensors between processes and torch.compile(mode="reduce-overhead"); memory_stats() and snapshot() here are in their
+place for the first two. use() has none of these limits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["install", "installed", "library", "memory_stats", "reset_peak_memory_stats", "settings", "snapshot", "use"]
+
+# Method of torch._C._cuda_CUDAAllocator to function of the library.
+HOOKS = {
+    "set_reset_fn": "plimsoll_alloc_reset",
+    "set_memory_fraction_fn": "plimsoll_alloc_fraction",
+    "set_base_alloc_fn": "plimsoll_alloc_base",
+    "set_record_stream_fn": "plimsoll_alloc_record_stream",
+    "set_begin_allocate_to_pool": "plimsoll_alloc_begin_pool",
+    "set_end_allocate_to_pool_fn": "plimsoll_alloc_end_pool",
+    "set_release_pool": "plimsoll_alloc_release_pool",
+}
+FIGURES = ("bytes", "total", "requested", "allocated", "reserved", "peak_requested", "peak_allocated", "peak_reserved",
+           "releasable", "blocks", "allocs", "frees", "failures", "pages_made", "pages_freed", "pages_moved", "waits",
+           "wrong_frees", "cap")
+LIVE, PENDING, FREE = 0, 1, 2
+
+_global: List[Any] = []  # the allocator given to PyTorch, which must outlive everything
+_pools: List[Any] = []  # those of use()
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in FIGURES]
+
+
+_SEE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64,
+                        ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int, ctypes.c_bool)
+
+
+def library() -> str:
+    """Path of libplimsoll_alloc.so: PLIMSOLL_ALLOC_LIBRARY, else that of this package, else beside the program that
+    is installed. Errors: plimsoll.Unsupported."""
+    from ._program import Unsupported, program
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = [os.environ.get("PLIMSOLL_ALLOC_LIBRARY", ""),
+              os.path.join(here, "_native", "lib", "plimsoll", "libplimsoll_alloc.so")]
+    try:
+        places.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(program()))), "lib", "plimsoll",
+                                   "libplimsoll_alloc.so"))
+    except Unsupported:
+        pass
+    for path in places:
+        if path and os.path.exists(path):
+            return path
+    raise Unsupported(69, "libplimsoll_alloc.so is not installed",
+                      "install the wheel, or name the library in PLIMSOLL_ALLOC_LIBRARY")
+
+
+_loaded: List[ctypes.CDLL] = []
+
+
+def _library() -> ctypes.CDLL:
+    if not _loaded:
+        lib = ctypes.CDLL(library())
+        lib.plimsoll_alloc_stats.restype = ctypes.c_bool
+        lib.plimsoll_alloc_stats.argtypes = [ctypes.c_int, ctypes.POINTER(_Stats), ctypes.c_size_t]
+        lib.plimsoll_alloc_walk.restype = None
+        lib.plimsoll_alloc_walk.argtypes = [ctypes.c_int, _SEE, ctypes.c_void_p]
+        lib.plimsoll_alloc_check.restype = ctypes.c_char_p
+        _loaded.append(lib)
+    return _loaded[0]
+
+
+def settings(mode: str = "stitch", *, sizes: Optional[Sequence[int]] = None, page_mb: Optional[int] = None,
+             slack: Optional[float] = None, limit_mb: Optional[int] = None) -> Dict[str, str]:
+    """The environment variables that these settings are.
+
+    mode      "stitch": blocks as asked for; "hybrid": small sizes by class; "pool": the next of `sizes`
+    sizes     bytes of the blocks of mode "pool"
+    page_mb   MiB of a large page, a power of two, 2 to 512
+    slack     percent that may be reserved beyond the highest live memory
+    limit_mb  never reserve more MiB
+    Errors: ValueError.
+    """
+    out = {"PLIMSOLL_ALLOC_MODE": mode}
+    if mode not in ("stitch", "hybrid", "pool"):
+        raise ValueError(f"mode is stitch, hybrid or pool, not {mode!r}")
+    if (mode == "pool") != (sizes is not None):
+        raise ValueError("sizes belong to mode pool, which needs them")
+    if sizes is not None:
+        if not 1 <= len(sizes) <= 256 or any(not isinstance(s, int) or s <= 0 for s in sizes):
+            raise ValueError("sizes are 1 to 256 numbers of bytes above 0")
+        out["PLIMSOLL_ALLOC_SIZES"] = ",".join(map(str, sizes))
+    if page_mb is not None:
+        if not 2 <= page_mb <= 512 or page_mb & (page_mb - 1):
+            raise ValueError(f"page_mb is a power of two from 2 to 512, not {page_mb!r}")
+        out["PLIMSOLL_ALLOC_PAGE_MB"] = str(page_mb)
+    if slack is not None:
+        if not 0 < slack <= 100:
+            raise ValueError(f"slack is a percentage above 0, at most 100, not {slack!r}")
+        out["PLIMSOLL_ALLOC_SLACK"] = repr(float(slack))
+    if limit_mb is not None:
+        if limit_mb <= 0:
+            raise ValueError(f"limit_mb is above 0, not {limit_mb!r}")
+        out["PLIMSOLL_ALLOC_LIMIT_MB"] = str(limit_mb)
+    return out
+
+
+def _hook(allocator: Any) -> None:
+    lib = _library()
+    for setter, name in HOOKS.items():
+        if hasattr(allocator, setter):  # not in every release
+            getattr(allocator, setter)(ctypes.cast(getattr(lib, name), ctypes.c_void_p).value)
+
+
+def install(mode: str = "stitch", **options: Any) -> None:
+    """Give all device memory of this process to the allocator. options: as settings(). Before the first use of CUDA,
+    once. Errors: ValueError for the settings; RuntimeError when CUDA is in use; plimsoll.Unsupported."""
+    environment = settings(mode, **options) if options or mode != "stitch" else {}
+    import torch
+
+    if _global:
+        raise RuntimeError("the allocator is installed already; it cannot be changed")
+    if torch.cuda.is_initialized():
+        raise RuntimeError("CUDA is in use already: install the allocator before the first tensor on a device")
+    path = library()
+    os.environ.update(environment)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "plimsoll_alloc", "plimsoll_free")
+    torch.cuda.memory.change_current_allocator(allocator)
+    _global.append(allocator)
+    _hook(allocator.allocator())
+
+
+def installed() -> bool:
+    """Has install() been called in this process?"""
+    return bool(_global)
+
+
+def use(device: Optional[int] = None) -> Any:
+    """A context manager: device memory that this thread allocates inside comes from the allocator, as the segments of
+    a torch.cuda.MemPool. The pool lives as long as the process. Settings come from PLIMSOLL_ALLOC_*.
+    Errors: RuntimeError when the whole process uses the allocator, or PyTorch has no MemPool; plimsoll.Unsupported."""
+    import torch
+
+    if _global:
+        raise RuntimeError("the whole process uses the allocator already")
+    if not hasattr(torch.cuda, "MemPool"):
+        raise RuntimeError(f"torch {torch.__version__} has no torch.cuda.MemPool (2.6 has)")
+    if not _pools:
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(library(), "plimsoll_pool_alloc", "plimsoll_free")
+        _pools.extend([allocator, torch.cuda.MemPool(allocator.allocator())])
+    return torch.cuda.use_mem_pool(_pools[1], device)
+
+
+def _current(device: Union[int, "torch.device", None]) -> int:
+    if isinstance(device, int):
+        return device
+    import torch
+
+    index = None if device is None else torch.device(device).index
+    return torch.cuda.current_device() if index is None else index
+
+
+def figures(device: Union[int, "torch.device", None] = None) -> Dict[str, int]:
+    """The library's own figures of a device (include/plimsoll/alloc.h); empty when it has not been used."""
+    stats = _Stats()
+    if not _library().plimsoll_alloc_stats(_current(device), ctypes.byref(stats), ctypes.sizeof(stats)):
+        return {}
+    return {name: getattr(stats, name) for name in FIGURES[1:]}
+
+
+def memory_stats(device: Union[int, "torch.device", None] = None) -> Dict[str, int]:
+    """What torch.cuda.memory_stats() would say, under its names, as far as it applies; bytes unless the name says
+    otherwise. Keys that mean nothing here are absent."""
+    f = figures(device)
+    if not f:
+        return {}
+    out = {
+        "num_ooms": f["failures"],
+        "num_device_alloc": f["pages_made"],
+        "num_device_free": f["pages_freed"],
+        "allocation.all.current": f["blocks"],
+        "allocation.all.allocated": f["allocs"],
+        "allocation.all.freed": f["frees"],
+        "inactive_split_bytes.all.current": f["reserved"] - f["allocated"] - f["releasable"],
+    }
+    for key, name in (("allocated_bytes", "allocated"), ("active_bytes", "allocated"), ("reserved_bytes", "reserved"),
+                      ("requested_bytes", "requested")):
+        out[f"{key}.all.current"] = f[name]
+        out[f"{key}.all.peak"] = f[f"peak_{name}"]
+    return out
+
+
+def reset_peak_memory_stats(device: Union[int, "torch.device", None] = None) -> None:
+    """As torch.cuda.reset_peak_memory_stats()."""
+    _library().plimsoll_alloc_reset_peaks(_current(device))
+
+
+def _segments(device: int) -> List[Dict[str, Any]]:
+    """Runs of memory without a gap, as PyTorch describes segments."""
+    segments: List[Dict[str, Any]] = []
+    end = 0
+
+    def see(_: Any, address: int, size: int, requested: int, stream: int, pool: int, state: int, large: bool) -> bool:
+        nonlocal end
+        if state > FREE:
+            return True
+        if address != end or not segments:
+            segments.append({
+                "device": device, "address": address, "total_size": 0, "allocated_size": 0, "active_size": 0,
+                "requested_size": 0, "stream": stream, "segment_type": "large" if large else "small",
+                "segment_pool_id": (0, 0) if pool == 0 else (pool // 2, 0) if pool % 2 else (0, pool // 2),
+                "is_expandable": True, "frames": [], "blocks": [],
+            })
+        segment = segments[-1]
+        end = address + size
+        segment["total_size"] += size
+        if state != FREE:
+            segment["active_size"] += size
+            segment["requested_size"] += requested
+        if state == LIVE:
+            segment["allocated_size"] += size
+        segment["blocks"].append({
+            "address": address, "size": size, "requested_size": requested, "frames": [],
+            "state": ("active_allocated", "active_pending_free", "inactive")[state]})
+        return True
+
+    _library().plimsoll_alloc_walk(device, _SEE(see), None)
+    return segments
+
+
+def snapshot(path: Union[str, "os.PathLike[str]"], device: Union[int, "torch.device", None] = None) -> None:
+    """Write the blocks of a device in the layout of torch.cuda.memory._dump_snapshot(), which `plimsoll diagnose` and
+    pytorch.org/memory_viz read. There is no history in it. Errors: OSError."""
+    content = {"segments": _segments(_current(device)), "device_traces": [],
+               "allocator_settings": {"plimsoll": os.environ.get("PLIMSOLL_ALLOC_MODE", "stitch")}}
+    with open(path, "wb") as file:
+        pickle.dump(content, file, protocol=4)
+
+
+def main(argv: Sequence[str]) -> int:
+    """python -m plimsoll.alloc [-m MODULE | SCRIPT] ARGS: run a program with the allocator installed."""
+    import runpy
+
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: python -m plimsoll.alloc [-m MODULE | SCRIPT] [ARG...]\n"
+              "Runs a program with Plimsoll's allocator for its device memory. Settings: PLIMSOLL_ALLOC_MODE\n"
+              "(stitch, hybrid, pool), _SIZES, _PAGE_MB, _SLACK, _LIMIT_MB.")
+        return 0 if argv else 64
+    install()
+    if argv[0] == "-m" and len(argv) > 1:
+        sys.argv = list(argv[1:])
+        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = list(argv)
+        sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
+        runpy.run_path(argv[0], run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    # The module that others import, not the copy that -m made.
+    from plimsoll import alloc
+
+    sys.exit(alloc.main(sys.argv[1:]))

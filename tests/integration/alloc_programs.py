@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that use the allocator with real PyTorch: python alloc_programs.py NAME WHERE, WHERE = global, pool or stock.
+
+Each prints one line of JSON. Run by test_alloc.py on the simulated GPU.
+"""
+
+import contextlib
+import json
+import os
+import random
+import sys
+
+import torch
+
+MIB = 1 << 20
+
+
+def start(where):
+    """The allocator in place; the context that allocations are made in."""
+    import plimsoll.alloc
+
+    if where == "global":
+        plimsoll.alloc.install()
+    return plimsoll.alloc.use() if where == "pool" else contextlib.nullcontext()
+
+
+def stats(where):
+    import plimsoll.alloc
+
+    return torch.cuda.memory_stats() if where == "stock" else plimsoll.alloc.memory_stats()
+
+
+def train(where):
+    with start(where):
+        model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(6)]).cuda()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for step in range(6):
+            x = torch.randn(32 + 31 * step, 1024, device="cuda")
+            model(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        del x
+    parameters = sum(p.numel() * 4 for p in model.parameters())
+    return {"parameters": parameters, "stats": stats(where)}
+
+
+def generate(where):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8,
+                         num_key_value_heads=4, vocab_size=8192, eos_token_id=None, bos_token_id=1, pad_token_id=0)
+    with start(where):
+        model = LlamaForCausalLM(config).to(torch.bfloat16).cuda().eval()
+        ids = torch.zeros(2, 16, dtype=torch.long, device="cuda")
+        with torch.no_grad():
+            out = model.generate(ids, max_new_tokens=24, min_new_tokens=24, do_sample=False)
+    return {"shape": list(out.shape), "stats": stats(where)}
+
+
+def graph(where):
+    with start(where):
+        model = torch.nn.Linear(512, 512).cuda()
+        still = torch.zeros(64, 512, device="cuda")
+        graphs = []
+        for _ in range(3):
+            g = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(g):
+                out = torch.relu(model(still)) + model(still)
+            graphs.append(g)
+        for g in graphs:
+            g.replay()
+        between = torch.empty(8 * MIB, device="cuda", dtype=torch.uint8)
+    return {"replayed": len(graphs), "out": out.data_ptr() != between.data_ptr(), "stats": stats(where)}
+
+
+def streams(where):
+    with start(where):
+        side = torch.cuda.Stream()
+        pointers = []
+        for _ in range(4):
+            x = torch.empty(6 * MIB, dtype=torch.uint8, device="cuda")
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(1000000)
+                y = x + 1
+            x.record_stream(side)
+            pointers.append(x.data_ptr())
+            del x
+        torch.cuda.synchronize()
+        del y
+        z = torch.empty(6 * MIB, dtype=torch.uint8, device="cuda")
+    return {"distinct": len(set(pointers)), "again": z.data_ptr() in pointers, "stats": stats(where)}
+
+
+def oom(where):
+    with start(where):
+        keep = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+        try:
+            torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+            text, kind = "", ""
+        except torch.OutOfMemoryError as error:
+            text, kind = str(error), type(error).__name__
+        after = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+    return {"text": text, "kind": kind, "after": after.numel() + keep.numel()}
+
+
+def growth(where):
+    """Caches that grow by concatenation, some of which end: the workload that fragments."""
+    rng = random.Random(7)
+    with start(where):
+        live = {}
+        failed = None
+        for step in range(4000):
+            key = rng.randrange(60)
+            if key in live and rng.random() < 0.05:
+                del live[key]
+                continue
+            rows = rng.randrange(20, 60) if key not in live else 4
+            new = torch.empty(rows, 128, 1024, dtype=torch.bfloat16, device="cuda")
+            try:
+                live[key] = new if key not in live else torch.cat([live[key], new])
+            except torch.OutOfMemoryError:
+                failed = step
+                break
+            del new
+    s = stats(where)
+    return {"failed": failed, "live": s["allocated_bytes.all.peak"], "reserved": s["reserved_bytes.all.peak"],
+            "asked": s["requested_bytes.all.peak"]}
+
+
+def fork(where):
+    with start(where):
+        keep = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+        pid = os.fork()
+        if pid == 0:
+            del keep  # the child has no device memory; giving it back does nothing
+            os._exit(7)
+        _, status = os.waitpid(pid, 0)
+        after = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+    return {"child": os.waitstatus_to_exitcode(status), "after": after.numel() + keep.numel()}
+
+
+def snapshot(where):
+    import plimsoll.alloc
+
+    with start(where):
+        keep = [torch.empty(n * MIB + 512, dtype=torch.uint8, device="cuda") for n in (1, 3, 9, 40)]
+        del keep[1]
+        plimsoll.alloc.snapshot(sys.argv[3])
+    return {"live": sum(t.numel() for t in keep), "stats": stats(where)}
+
+
+def late(where):
+    import plimsoll.alloc
+
+    torch.cuda.init()
+    try:
+        plimsoll.alloc.install()
+    except RuntimeError as error:
+        return {"refused": str(error), "where": where}
+    return {}
+
+
+if __name__ == "__main__":
+    result = globals()[sys.argv[1]](sys.argv[2])
+    if sys.argv[2] != "stock" and sys.argv[1] != "late":
+        from plimsoll import alloc
+
+        wrong = alloc._library().plimsoll_alloc_check(0)
+        result["check"] = wrong.decode() if wrong else None
+        result["figures"] = alloc.figures(0)
+    print(json.dumps(result))

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The allocator that moves pages under real PyTorch on the simulated GPU: globally and as a memory pool."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import plimtest  # noqa: E402
+import simgpu_env  # noqa: E402
+from test_simgpu_torch import interpreter  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = os.environ.get("PLIMSOLL_BUILD", str(plimtest.ROOT / "build"))
+MIB = 1 << 20
+WHERE = ("global", "pool")
+
+
+class AllocTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.python = interpreter("--hf")
+
+    def command(self, command, gpu="24GiB", **env):
+        full = simgpu_env.environment(BUILD, gpu=gpu)
+        full["PYTHONPATH"] = str(pathlib.Path(BUILD) / "python")
+        full["PLIMSOLL_ALLOC_LIBRARY"] = str(pathlib.Path(BUILD) / "runtime" / "allocator" / "libplimsoll_alloc.so")
+        full.update(env)
+        result = subprocess.run([self.python, *command], capture_output=True, env=full, timeout=300, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr.decode()[-3000:])
+        return result
+
+    def program(self, name, where, *args, **options):
+        result = self.command([str(HERE / "alloc_programs.py"), name, where, *map(str, args)], **options)
+        out = json.loads(result.stdout.decode().splitlines()[-1])
+        self.assertIsNone(out.get("check"))
+        if "figures" in out:
+            self.assertEqual(out["figures"]["wrong_frees"], 0)
+            self.assertGreater(out["figures"]["allocs"], 0)
+        return out
+
+    def test_training_runs(self):
+        """training with AdamW holds parameters and states, and its memory comes from the allocator"""
+        for where in WHERE:
+            out = self.program("train", where)
+            self.assertGreaterEqual(out["stats"]["allocated_bytes.all.current"], 3 * out["parameters"])
+
+    def test_generation_runs(self):
+        """a transformer generates with a growing cache"""
+        for where in WHERE:
+            self.assertEqual(self.program("generate", where)["shape"], [2, 40])
+
+    def test_graphs_are_captured_and_replayed(self):
+        """graphs are captured into memory that nobody else gets"""
+        for where in WHERE:
+            out = self.program("graph", where)
+            self.assertEqual((out["replayed"], out["out"]), (3, True))
+
+    def test_memory_used_on_another_stream_waits_for_it(self):
+        """a block that another stream uses comes back when that stream is done, not before"""
+        out = self.program("streams", "global")
+        self.assertGreater(out["distinct"], 1)
+        self.assertTrue(out["again"])
+
+    def test_a_failure_is_torchs_own_exception(self):
+        """a request that cannot be met raises torch.OutOfMemoryError, whose text explain understands"""
+        for where in WHERE:
+            out = self.program("oom", where)
+            self.assertEqual(out["kind"], "OutOfMemoryError")
+            self.assertEqual(out["after"], 200 * MIB)
+            explained = plimtest.run("explain", "--format", "json", stdin=out["text"].encode())
+            events = json.loads(explained.stdout)["events"]
+            self.assertEqual((len(events), events[0]["request_bytes"]), (1, 1 << 40))
+
+    def test_growth_does_not_strand(self):
+        """where caches grow by concatenation, reserved memory stays within five percent of live memory"""
+        stock = self.program("growth", "stock")
+        ours = self.program("growth", "global")
+        self.assertIsNone(ours["failed"])
+        self.assertLessEqual(ours["reserved"], 1.05 * ours["live"])
+        self.assertLess(ours["reserved"], stock["reserved"])
+
+    def test_a_forked_child_does_no_harm(self):
+        """a forked child gives nothing back that is not its own"""
+        for where in WHERE:
+            out = self.program("fork", where)
+            self.assertEqual((out["child"], out["after"]), (7, 2 * MIB))
+
+    def test_a_snapshot_is_read_by_diagnose(self):
+        """the snapshot has PyTorch's layout: diagnose reads it and finds the same bytes"""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "own.pickle")
+            out = self.program("snapshot", "global", path)
+            result = plimtest.run("diagnose", "--format", "json", path)
+            ledger = json.loads(result.stdout)["ledger"]
+        self.assertEqual(ledger["allocated"]["bytes"],
+                         out["stats"]["allocated_bytes.all.current"])
+
+    def test_it_is_refused_when_it_is_too_late(self):
+        """install() after the first use of CUDA says why it cannot"""
+        self.assertIn("before the first tensor", self.program("late", "stock")["refused"])
+
+    def test_settings_are_checked(self):
+        """settings that make no sense are refused in Python and ignored, by name, in the environment"""
+        code = ("import plimsoll.alloc as a\n"
+                "for bad in (dict(mode='x'), dict(mode='pool'), dict(page_mb=3), dict(slack=0), dict(limit_mb=-1)):\n"
+                "    try: a.settings(**bad); print('taken', bad)\n"
+                "    except ValueError: pass\n")
+        self.assertEqual(self.command(["-c", code]).stdout, b"")
+        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="sew",
+                              PLIMSOLL_ALLOC_PAGE_MB="3")
+        self.assertIn(b"PLIMSOLL_ALLOC_MODE=sew is ignored: wanted stitch, hybrid or pool", result.stderr)
+        self.assertIn(b"PLIMSOLL_ALLOC_PAGE_MB=3 is ignored", result.stderr)
+
+    def test_a_program_that_knows_nothing_of_it(self):
+        """python -m plimsoll.alloc runs a script with it"""
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "script.py")
+            with open(script, "w", encoding="utf-8") as file:
+                file.write("import sys, torch, plimsoll.alloc as a\n"
+                           "x = torch.zeros(4 << 20, device='cuda')\n"
+                           "print(sys.argv[1:], a.installed(), a.memory_stats()['allocated_bytes.all.current'])\n")
+            out = self.command(["-m", "plimsoll.alloc", script, "one", "--two"]).stdout.decode().split("\n")[-2]
+        self.assertEqual(out, f"['one', '--two'] True {16 * MIB}")
+
+
+if __name__ == "__main__":
+    plimtest.main()
