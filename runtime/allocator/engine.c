@@ -12,13 +12,15 @@
 #define BLOCK_ROOM    (UINT64_C(1) << 26)
 #define USE_ROOM      (UINT64_C(1) << 20)
 #define LARGE_SPACE   4 /* addresses of a large arena, in sizes of the device */
+#define AIM           1024
+#define POOL_PAGE     (8 * MIB) /* largest of private pools: many and small, and theirs alone */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
-uint64_t plim_engine_page(uint64_t total)
+uint64_t plim_engine_page(uint64_t live, uint64_t aim)
 {
     uint64_t page = 2 * MIB;
-    while (page < 64 * MIB && page * 1024 < total) {
+    while (page < 32 * MIB && page * aim <= live) {
         page *= 2;
     }
     return page;
@@ -36,11 +38,11 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
     if (!e->config.small_page) {
         e->config.small_page = 2 * MIB;
     }
-    if (!e->config.large_page) {
-        e->config.large_page = plim_engine_page(config->total);
+    if (!e->config.aim) {
+        e->config.aim = AIM;
     }
     if (e->config.soft <= 0) {
-        e->config.soft = 0.04;
+        e->config.soft = 0.035;
     }
     if (e->config.hard < e->config.soft) {
         e->config.hard = e->config.soft * 1.2;
@@ -99,15 +101,17 @@ void plim_engine_delete(struct plim_engine *e)
 
 /* ---- arenas --------------------------------------------------------------------------------------- */
 
-static uint32_t bucket_of(uint64_t stream, uint64_t pool, bool large)
+static uint32_t bucket_of(const struct arena_key *key)
 {
-    uint64_t h = (stream ^ (pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu + large;
+    uint64_t h = (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu + key->page +
+                 key->large;
     return (uint32_t)((h ^ (h >> 33)) % ARENA_BUCKETS);
 }
 
-static bool serves(const struct arena *a, uint64_t stream, uint64_t pool, bool large)
+static bool serves(const struct arena *a, const struct arena_key *key)
 {
-    return a->stream == stream && a->pool == pool && a->large == large;
+    return a->key.stream == key->stream && a->key.pool == key->pool && a->key.page == key->page &&
+           a->key.large == key->large;
 }
 
 static void *space(uint64_t bytes)
@@ -132,7 +136,7 @@ static bool arena_room(struct plim_engine *e, struct arena *a)
 {
     const struct plim_engine_driver *d = e->config.driver;
     uint64_t least = round_up(e->config.total, a->page);
-    uint64_t size = a->large && a->pool == 0 ? least * LARGE_SPACE : least;
+    uint64_t size = a->key.large && a->key.pool == 0 ? least * LARGE_SPACE : least;
     while (d->reserve(e->config.ctx, size, a->page, &a->base) != 0) {
         size = round_up(size / 2, a->page);
         if (size < least) {
@@ -152,33 +156,25 @@ static bool arena_room(struct plim_engine *e, struct arena *a)
     return false;
 }
 
-/* Private pools are many and small, and their pages serve nobody else: smaller pages waste less. */
-static uint64_t page_of(const struct plim_engine *e, uint64_t pool, bool large)
-{
-    const struct plim_engine_config *c = &e->config;
-    uint64_t most = 8 * MIB;
-    return !large ? c->small_page : pool && c->large_page > most ? most : c->large_page;
-}
-
 /* An arena whose pool is gone and which has nothing left in it serves the next pool. */
-static uint32_t arena_left_over(const struct plim_engine *e, uint64_t pool, bool large)
+static uint32_t arena_left_over(const struct plim_engine *e, const struct arena_key *key)
 {
-    for (uint32_t i = 1; i < e->arenas.n && pool; i++) {
+    for (uint32_t i = 1; i < e->arenas.n && key->pool; i++) {
         const struct arena *a = arena_at(e, i);
         const struct block *b = block_at(e, a->first);
-        if (a->gone && a->large == large && b->state == PLIM_ENGINE_VOID && !b->next) {
+        bool alike = a->key.large == key->large && a->key.page == key->page;
+        if (a->gone && alike && b->state == PLIM_ENGINE_VOID && !b->next) {
             return i;
         }
     }
     return 0;
 }
 
-static void arena_list(struct plim_engine *e, uint32_t i, uint64_t stream, uint64_t pool)
+static void arena_list(struct plim_engine *e, uint32_t i, const struct arena_key *key)
 {
     struct arena *a = arena_at(e, i);
-    uint32_t bucket = bucket_of(stream, pool, a->large);
-    a->stream = stream;
-    a->pool = pool;
+    uint32_t bucket = bucket_of(key);
+    a->key = *key;
     a->gone = false;
     a->chain = e->bucket[bucket];
     e->bucket[bucket] = i;
@@ -187,21 +183,21 @@ static void arena_list(struct plim_engine *e, uint32_t i, uint64_t stream, uint6
 static void arena_unlist(struct plim_engine *e, uint32_t i)
 {
     struct arena *a = arena_at(e, i);
-    uint32_t *link = &e->bucket[bucket_of(a->stream, a->pool, a->large)];
+    uint32_t *link = &e->bucket[bucket_of(&a->key)];
     while (*link != i) {
         link = &arena_at(e, *link)->chain;
     }
     *link = a->chain;
-    a->pool = 0;
+    a->key.pool = 0;
     a->gone = true;
-    e->latest[a->large] = e->latest[a->large] == i ? 0 : e->latest[a->large];
+    e->latest[a->key.large] = e->latest[a->key.large] == i ? 0 : e->latest[a->key.large];
 }
 
-static uint32_t arena_open(struct plim_engine *e, uint64_t stream, uint64_t pool, bool large)
+static uint32_t arena_open(struct plim_engine *e, const struct arena_key *key)
 {
-    uint32_t i = arena_left_over(e, pool, large);
+    uint32_t i = arena_left_over(e, key);
     if (i) {
-        arena_list(e, i, stream, pool);
+        arena_list(e, i, key);
         return i;
     }
     if (e->arenas.n >= e->arenas.room || !plim__blocks_spare(e, 1)) {
@@ -210,10 +206,9 @@ static uint32_t arena_open(struct plim_engine *e, uint64_t stream, uint64_t pool
     i = e->arenas.n;
     struct arena *a = arena_at(e, i);
     *a = (struct arena){
-        .pool = pool,
-        .large = large,
-        .page = page_of(e, pool, large),
-        .shift = large ? LARGE_SHIFT : SMALL_SHIFT,
+        .key = *key,
+        .page = key->page,
+        .shift = key->large ? LARGE_SHIFT : SMALL_SHIFT,
         .fence = {.next = 1, .done = 1},
     };
     if (!arena_room(e, a)) {
@@ -225,26 +220,42 @@ static uint32_t arena_open(struct plim_engine *e, uint64_t stream, uint64_t pool
     *block_at(e, a->first) =
         (struct block){.addr = a->base, .size = a->size, .arena = (uint16_t)i};
     plim__block_void(e, a, a->first);
-    arena_list(e, i, stream, pool);
+    arena_list(e, i, key);
     by_base_add(e, i);
     return i;
 }
 
-static uint32_t arena_of(struct plim_engine *e, uint64_t stream, uint64_t pool, bool large)
+static uint32_t arena_of(const struct plim_engine *e, const struct arena_key *key)
 {
-    uint32_t i = e->latest[large];
-    if (i && serves(arena_at(e, i), stream, pool, large)) {
+    uint32_t i = e->latest[key->large];
+    if (i && serves(arena_at(e, i), key)) {
         return i;
     }
-    i = e->bucket[bucket_of(stream, pool, large)];
-    while (i && !serves(arena_at(e, i), stream, pool, large)) {
+    i = e->bucket[bucket_of(key)];
+    while (i && !serves(arena_at(e, i), key)) {
         i = arena_at(e, i)->chain;
     }
-    if (!i) {
-        i = arena_open(e, stream, pool, large);
-    }
-    e->latest[large] = i;
     return i;
+}
+
+/* Where a request belongs when it needs new pages. */
+static struct arena_key key_of(const struct plim_engine *e, uint64_t size, uint64_t stream,
+                               uint64_t pool)
+{
+    struct arena_key key = {.stream = stream, .pool = pool, .large = size > PLIM_ENGINE_SMALL};
+    if (!key.large) {
+        key.page = e->config.small_page;
+    } else if (e->config.large_page) {
+        key.page = e->config.large_page;
+    } else {
+        uint64_t live = e->stats.live + size;
+        live = live > e->stats.peak_live ? live : e->stats.peak_live;
+        key.page = plim_engine_page(live, e->config.aim);
+    }
+    if (pool && key.page > POOL_PAGE) {
+        key.page = POOL_PAGE;
+    }
+    return key;
 }
 
 static struct arena *arena_at_addr(const struct plim_engine *e, uint64_t addr)
@@ -370,32 +381,50 @@ static void hand_out(struct plim_engine *e, struct arena *a, uint32_t i, uint64_
     s->peak_requested = s->requested > s->peak_requested ? s->requested : s->peak_requested;
 }
 
-/* A free run of the arena, or one that gets pages; in no list. */
-static uint32_t find(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags)
+/* A free run in the arena of that key, or in one with smaller pages; 0: none. */
+static uint32_t find_run(struct plim_engine *e, struct arena_key key, uint64_t size)
 {
-    uint32_t i = plim__bin_find(e, arena_at(e, arena), size);
-    if (i) {
-        plim__bin_take(e, arena_at(e, arena), i);
-    } else if (plim__blocks_spare(e, PLIM__GROW_BLOCKS)) {
-        i = plim__pages_grow(e, arena, size, flags);
+    for (;; key.page /= 2) {
+        uint32_t arena = arena_of(e, &key);
+        uint32_t i = arena ? plim__bin_find(e, arena_at(e, arena), size) : 0;
+        if (i) {
+            e->latest[key.large] = arena;
+            plim__bin_take(e, arena_at(e, arena), i);
+            return i;
+        }
+        if (key.page <= e->config.small_page || e->config.large_page) {
+            return 0;
+        }
     }
-    return i;
 }
 
-/* Nothing was found: wait for frees that wait, then try a new arena if addresses were what is missing. */
-static uint32_t find_harder(struct plim_engine *e, uint32_t *arena, uint64_t size, unsigned flags)
+/* A run that gets pages, in the arena of that key; 0: no memory. */
+static uint32_t find_pages(struct plim_engine *e, const struct arena_key *key, uint64_t size,
+                           unsigned flags)
 {
-    uint32_t i = 0;
-    if (e->pending && !(flags & PLIM_ENGINE_CAPTURING)) {
-        pending_wait(e);
-        i = find(e, *arena, size, flags);
+    uint32_t arena = arena_of(e, key);
+    if (!arena || !plim__pages_place(e, arena_at(e, arena), size)) {
+        arena = arena_open(e, key);
     }
-    const struct arena *a = arena_at(e, *arena);
-    if (!i && !plim__pages_place(e, a, size)) {
-        uint32_t fresh = arena_open(e, a->stream, a->pool, a->large);
-        if (fresh) {
-            *arena = fresh;
-            i = find(e, fresh, size, flags);
+    if (!arena || !plim__blocks_spare(e, PLIM__GROW_BLOCKS)) {
+        return 0;
+    }
+    e->latest[key->large] = arena;
+    return plim__pages_grow(e, arena, size, flags);
+}
+
+static uint32_t find(struct plim_engine *e, const struct arena_key *key, uint64_t size,
+                     unsigned flags)
+{
+    uint32_t i = find_run(e, *key, size);
+    if (!i) {
+        i = find_pages(e, key, size, flags);
+    }
+    if (!i && e->pending && !(flags & PLIM_ENGINE_CAPTURING)) {
+        pending_wait(e);
+        i = find_run(e, *key, size);
+        if (!i) {
+            i = find_pages(e, key, size, flags);
         }
     }
     return i;
@@ -413,20 +442,17 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
         return PLIM_ENGINE_NO_MEMORY;
     }
     uint64_t want = round_up(size, PLIM_ENGINE_UNIT);
-    uint32_t arena = arena_of(e, stream, pool, want > PLIM_ENGINE_SMALL);
-    if (!arena || !plim__blocks_spare(e, 1)) {
+    struct arena_key key = key_of(e, want, stream, pool);
+    if (!plim__blocks_spare(e, 1)) {
         e->stats.failures++;
         return PLIM_ENGINE_NO_HOST;
     }
-    uint32_t i = find(e, arena, want, flags);
-    if (!i) {
-        i = find_harder(e, &arena, want, flags);
-    }
+    uint32_t i = find(e, &key, want, flags);
     if (!i) {
         e->stats.failures++;
         return PLIM_ENGINE_NO_MEMORY;
     }
-    struct arena *a = arena_at(e, arena);
+    struct arena *a = arena_at(e, block_at(e, i)->arena);
     if (block_at(e, i)->size > want) {
         plim__bin_put(e, a, plim__block_cut(e, i, want));
     }
@@ -471,7 +497,7 @@ enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t 
         return PLIM_ENGINE_UNKNOWN;
     }
     struct block *b = block_at(e, i);
-    if (arena_at(e, b->arena)->stream == stream) {
+    if (arena_at(e, b->arena)->key.stream == stream) {
         return PLIM_ENGINE_OK;
     }
     for (uint32_t k = b->uses; k; k = use_at(e, k)->next) {
@@ -519,7 +545,7 @@ void plim_engine_trim(struct plim_engine *e)
 void plim_engine_drop_pool(struct plim_engine *e, uint64_t pool)
 {
     for (uint32_t i = 1; i < e->arenas.n && pool; i++) {
-        if (arena_at(e, i)->pool == pool) {
+        if (arena_at(e, i)->key.pool == pool) {
             arena_unlist(e, i);
         }
     }
@@ -552,7 +578,7 @@ void plim_engine_walk(const struct plim_engine *e,
         for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
             const struct block *b = block_at(e, i);
             struct plim_engine_view view = {
-                b->addr, b->size, b->requested, a->stream, a->pool, b->state, a->large};
+                b->addr, b->size, b->requested, a->key.stream, a->key.pool, b->state, a->key.large};
             if (!see(ctx, &view)) {
                 return;
             }

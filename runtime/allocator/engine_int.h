@@ -50,12 +50,17 @@ struct table {
     uint32_t unused; /* chain of records given back */
 };
 
-struct arena {
+struct arena_key { /* whom an arena serves */
     uint64_t stream, pool;
-    uint64_t base, size; /* addresses, bytes; size 0: not reserved */
-    uint64_t page;       /* bytes */
-    uint32_t first;      /* block at base */
+    uint64_t page; /* bytes */
     bool large;
+};
+
+struct arena {
+    struct arena_key key;
+    uint64_t base, size; /* addresses, bytes; size 0: not reserved */
+    uint64_t page;       /* that of the key, at hand */
+    uint32_t first;      /* block at base */
     bool gone;         /* its pool was dropped: serves nobody, its free pages serve all */
     uint32_t chain;    /* next arena of the same hash bucket */
     uint8_t shift;     /* bytes of a granule, as a power of two: at most one block starts in each */

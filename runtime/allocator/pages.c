@@ -7,20 +7,20 @@
  * this order, until there are enough:
  *
  *   1. new ones, while reserved stays below (1 + soft) times the highest live
- *   2. idle free pages of arenas with the same page size, its own first
+ *   2. idle free pages of arenas with the same page size, its own first; then those of other sizes are
+ *      given back, and new ones made for them
  *   3. new ones, below (1 + hard) times the highest live
- *   4. free pages that must be waited for
+ *   4. as 2, with pages that must be waited for
  *   5. new ones without that limit (little can be moved; the cap still holds)
- *   6. when the driver has no more: free pages of another size are given back, and 5 again
  *
- * Steps 2, 4 and 6 touch mappings and ask events, so a request under graph capture skips them.
+ * Steps 2 and 4 touch mappings and ask events, so a request under graph capture skips them.
  */
 
 #include "engine_int.h"
 
 #define BATCH      64 /* pages that change their place at once */
 #define LOOK_VOIDS 64 /* VOID runs that are considered */
-#define FLOOR      (UINT64_C(16) << 20) /* bytes that reserved may always exceed live by */
+#define FLOOR      (UINT64_C(4) << 20) /* bytes that reserved may always exceed live by */
 
 /* ---- fences --------------------------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ static void fence_record(struct plim_engine *e, struct arena *a)
     if (a->fence.n == FENCES) {
         return;
     }
-    uint64_t event = e->config.driver->record(e->config.ctx, a->stream);
+    uint64_t event = e->config.driver->record(e->config.ctx, a->key.stream);
     if (event) {
         a->fence.event[a->fence.next % FENCES] = event;
         a->fence.next++;
@@ -137,7 +137,7 @@ static void loot_arena(struct plim_engine *e, struct arena *a, unsigned most, bo
 /* May pages of this arena serve others? Those of a private pool in use may not. */
 static bool may_loot(const struct arena *a)
 {
-    return a->size > 0 && a->pool == 0 && a->free_whole > 0;
+    return a->size > 0 && a->key.pool == 0 && a->free_whole > 0;
 }
 
 static void loot_all(struct plim_engine *e, uint32_t own, uint64_t page, unsigned most, bool wait,
@@ -164,8 +164,8 @@ static void give_back(struct plim_engine *e, struct loot *loot, uint64_t page)
     loot->n = 0;
 }
 
-/* Give back free pages of other sizes, `bytes` of them. */
-static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t bytes)
+/* Give back free pages of other sizes, `bytes` of them. @wait: also those that are not idle yet. */
+static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t bytes, bool wait)
 {
     uint64_t got = 0;
     for (uint32_t i = 1; i < e->arenas.n && got < bytes; i++) {
@@ -173,7 +173,7 @@ static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t by
         while (a->page != page && may_loot(a) && got < bytes) {
             struct loot loot = {.n = 0};
             uint64_t want = (bytes - got + a->page - 1) / a->page;
-            loot_arena(e, a, want < BATCH ? (unsigned)want : BATCH, true, &loot);
+            loot_arena(e, a, want < BATCH ? (unsigned)want : BATCH, wait, &loot);
             if (loot.n == 0) {
                 break;
             }
@@ -291,6 +291,22 @@ static uint64_t share(uint64_t bytes, double part)
     return bytes + (uint64_t)((double)bytes * part) + FLOOR;
 }
 
+/* Instead of new pages: free ones of the same size, then as many new ones as free ones of other sizes
+ * could be given back for. False: the driver would not. */
+static bool reuse_pages(struct plim_engine *e, struct fill *f, bool wait)
+{
+    if (!move_pages(e, f, wait)) {
+        return false;
+    }
+    if (f->at < f->end) {
+        uint64_t before = e->stats.reserved;
+        if (release_others(e, f->a->page, f->end - f->at, wait) > 0) {
+            return make_pages(e, f, before);
+        }
+    }
+    return true;
+}
+
 /* Fill f->at .. f->end as far as possible; the steps are those of the head of this file. */
 static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
 {
@@ -300,19 +316,16 @@ static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
     }
     bool calm = (f->flags & PLIM_ENGINE_CAPTURING) == 0;
     bool more = make_pages(e, f, share(live, e->config.soft));
-    if (calm && f->at < f->end && !move_pages(e, f, false)) {
-        return;
+    if (calm && f->at < f->end && !reuse_pages(e, f, false)) {
+        more = false;
     }
     if (more && f->at < f->end) {
         more = make_pages(e, f, share(live, e->config.hard));
     }
-    if (calm && f->at < f->end && !move_pages(e, f, true)) {
-        return;
+    if (calm && f->at < f->end && !reuse_pages(e, f, true)) {
+        more = false;
     }
     if (more && f->at < f->end) {
-        more = make_pages(e, f, UINT64_MAX);
-    }
-    if (calm && f->at < f->end && release_others(e, f->a->page, f->end - f->at) > 0) {
         make_pages(e, f, UINT64_MAX);
     }
 }

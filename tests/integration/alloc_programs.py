@@ -7,8 +7,10 @@ Each prints one line of JSON. Run by test_alloc.py on the simulated GPU.
 import contextlib
 import json
 import os
+import pickle
 import random
 import sys
+import tempfile
 
 import torch
 
@@ -45,16 +47,19 @@ def train(where):
 
 
 def generate(where):
+    """Decoding with a cache that grows by concatenation, 40 tokens for two sequences."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8,
-                         num_key_value_heads=4, vocab_size=8192, eos_token_id=None, bos_token_id=1, pad_token_id=0)
-    with start(where):
+                         num_key_value_heads=4, vocab_size=8192)
+    with start(where), torch.no_grad():
         model = LlamaForCausalLM(config).to(torch.bfloat16).cuda().eval()
-        ids = torch.zeros(2, 16, dtype=torch.long, device="cuda")
-        with torch.no_grad():
-            out = model.generate(ids, max_new_tokens=24, min_new_tokens=24, do_sample=False)
-    return {"shape": list(out.shape), "stats": stats(where)}
+        out = model(torch.zeros(2, 16, dtype=torch.long, device="cuda"), use_cache=True)
+        for _ in range(24):
+            token = torch.zeros(2, 1, dtype=torch.long, device="cuda")
+            out = model(token, past_key_values=out.past_key_values, use_cache=True)
+        length = out.past_key_values.get_seq_length()
+    return {"length": length, "stats": stats(where)}
 
 
 def graph(where):
@@ -76,19 +81,25 @@ def graph(where):
 def streams(where):
     with start(where):
         side = torch.cuda.Stream()
-        pointers = []
-        for _ in range(4):
-            x = torch.empty(6 * MIB, dtype=torch.uint8, device="cuda")
-            with torch.cuda.stream(side):
-                torch.cuda._sleep(1000000)
-                y = x + 1
-            x.record_stream(side)
-            pointers.append(x.data_ptr())
-            del x
+        first = torch.empty(6 * MIB, dtype=torch.uint8, device="cuda")
+        with torch.cuda.stream(side):
+            held = first + 1
+        first.record_stream(side)
+        before = first.data_ptr()
+        del first
+        pending = snapshot_states()
         torch.cuda.synchronize()
-        del y
-        z = torch.empty(6 * MIB, dtype=torch.uint8, device="cuda")
-    return {"distinct": len(set(pointers)), "again": z.data_ptr() in pointers, "stats": stats(where)}
+        again = torch.empty(6 * MIB, dtype=torch.uint8, device="cuda")
+    return {"pending": pending, "again": again.data_ptr() == before, "held": held.numel(), "stats": stats(where)}
+
+
+def snapshot_states():
+    import plimsoll.alloc
+
+    with tempfile.NamedTemporaryFile() as file:
+        plimsoll.alloc.snapshot(file.name, 0)
+        content = pickle.load(file)
+    return [b["state"] for s in content["segments"] for b in s["blocks"]].count("active_pending_free")
 
 
 def oom(where):

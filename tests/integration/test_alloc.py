@@ -53,7 +53,7 @@ class AllocTest(unittest.TestCase):
     def test_generation_runs(self):
         """a transformer generates with a growing cache"""
         for where in WHERE:
-            self.assertEqual(self.program("generate", where)["shape"], [2, 40])
+            self.assertEqual(self.program("generate", where)["length"], 40)
 
     def test_graphs_are_captured_and_replayed(self):
         """graphs are captured into memory that nobody else gets"""
@@ -64,7 +64,7 @@ class AllocTest(unittest.TestCase):
     def test_memory_used_on_another_stream_waits_for_it(self):
         """a block that another stream uses comes back when that stream is done, not before"""
         out = self.program("streams", "global")
-        self.assertGreater(out["distinct"], 1)
+        self.assertEqual(out["pending"], 1)
         self.assertTrue(out["again"])
 
     def test_a_failure_is_torchs_own_exception(self):

@@ -260,7 +260,8 @@ static struct plim_engine *begin(struct device *d, uint64_t seed, uint64_t total
         .driver = &driver,
         .ctx = d,
         .total = total,
-        .large_page = seed % 3 == 0 ? 8 * MIB : seed % 3 == 1 ? 4 * MIB : 2 * MIB,
+        .aim = 8, /* pages of several sizes in little memory */
+        .large_page = seed % 4 == 0 ? 8 * MIB : seed % 4 == 1 ? 4 * MIB : seed % 4 == 2 ? 2 * MIB : 0,
     };
     struct plim_engine *e = plim_engine_new(&config);
     assert_non_null(e);
@@ -423,6 +424,15 @@ static void driver_calls_may_fail_at_any_point(void **state)
 
 /* ---- promises ------------------------------------------------------------------------------------ */
 
+static void pages_grow_with_what_is_live(void **state)
+{
+    (void)state;
+    assert_int_equal(plim_engine_page(0, 512), 2 * MIB);
+    assert_int_equal(plim_engine_page(1024 * MIB, 512), 4 * MIB);
+    assert_int_equal(plim_engine_page(24576 * MIB, 512), 32 * MIB);
+    assert_int_equal(plim_engine_page(UINT64_C(1) << 47, 512), 32 * MIB);
+}
+
 static void holes_between_live_blocks_serve_a_large_request(void **state)
 {
     (void)state;
@@ -552,6 +562,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_workloads_never_overlap_and_keep_the_rules_of_streams),
         cmocka_unit_test(driver_calls_may_fail_at_any_point),
+        cmocka_unit_test(pages_grow_with_what_is_live),
         cmocka_unit_test(holes_between_live_blocks_serve_a_large_request),
         cmocka_unit_test(a_free_run_is_reused_without_a_driver_call),
         cmocka_unit_test(memory_of_one_stream_serves_another_only_behind_its_work),
