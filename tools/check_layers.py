@@ -38,7 +38,8 @@ MAY_INCLUDE = {
 }
 
 # Public headers of the runtime's own objects: they need nothing but libc.
-RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h"}
+RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h", "plimsoll/engine.h",
+                  "plimsoll/alloc.h"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 

@@ -12,7 +12,7 @@
  * Source: CUDA 13.0 driver API (signatures and result codes).
  */
 
-#include "engine.h"
+#include <plimsoll/engine.h>
 
 #define PLIM_CUDA_DEVICES 64
 

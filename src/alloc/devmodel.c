@@ -457,6 +457,34 @@ void plim_devmodel_unmap(struct plim_devmodel *d, uint64_t addr, uint64_t page, 
     }
 }
 
+bool plim_devmodel_create(struct plim_devmodel *d, uint64_t page)
+{
+    bool ok = bytes_take(d, whole(d, page));
+    note(d, PLIM_DRIVER_CREATE, ok, 0, page, 0);
+    return ok;
+}
+
+void plim_devmodel_release(struct plim_devmodel *d, uint64_t page)
+{
+    bytes_give(d, whole(d, page));
+    note(d, PLIM_DRIVER_RELEASE, true, 0, page, 0);
+}
+
+void plim_devmodel_map_one(struct plim_devmodel *d, uint64_t addr, uint64_t page)
+{
+    note(d, PLIM_DRIVER_MAP, true, addr, page, 0);
+}
+
+void plim_devmodel_access(struct plim_devmodel *d, uint64_t addr, uint64_t size)
+{
+    note(d, PLIM_DRIVER_SET_ACCESS, true, addr, size, 0);
+}
+
+void plim_devmodel_unmap_run(struct plim_devmodel *d, uint64_t addr, uint64_t size)
+{
+    note(d, PLIM_DRIVER_UNMAP, true, addr, size, 0);
+}
+
 uint64_t plim_devmodel_event_record(struct plim_devmodel *d, int64_t stream)
 {
     note(d, PLIM_DRIVER_EVENT_RECORD, true, 0, 0, stream);

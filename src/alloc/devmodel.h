@@ -189,6 +189,16 @@ void plim_devmodel_unmap(struct plim_devmodel *device, uint64_t addr, uint64_t p
                          uint64_t pages);
 
 /**
+ * Pages one by one: cuMemCreate (false: the device runs out), cuMemRelease, cuMemMap, cuMemSetAccess,
+ * cuMemUnmap. Releasing gives the bytes back at once: the caller unmaps first.
+ */
+bool plim_devmodel_create(struct plim_devmodel *device, uint64_t page);
+void plim_devmodel_release(struct plim_devmodel *device, uint64_t page);
+void plim_devmodel_map_one(struct plim_devmodel *device, uint64_t addr, uint64_t page);
+void plim_devmodel_access(struct plim_devmodel *device, uint64_t addr, uint64_t size);
+void plim_devmodel_unmap_run(struct plim_devmodel *device, uint64_t addr, uint64_t size);
+
+/**
  * plim_devmodel_adopt() - a range that exists already (a snapshot's segment): cudaMalloc memory of `size`
  * bytes, or with `reservation` addresses only, of which `backed` bytes have pages. No call is logged or
  * charged. Its addresses are not handed out again after it is freed.

@@ -203,6 +203,10 @@ enum plim_status plim_replay(const struct plim_requests *requests,
         return plim__fail(err, PLIM_E_RANGE, "others use %llu bytes, the device has %llu",
                           (unsigned long long)setup->external, (unsigned long long)setup->capacity);
     }
+    if (setup->moving) {
+        uint64_t total = setup->capacity > 0 ? setup->capacity : no_limit(requests);
+        return plim__replay_moving(requests, setup, total, out, err);
+    }
     enum plim_status st = begin(&r, err);
     if (st == PLIM_OK) {
         st = loop(&r, err);

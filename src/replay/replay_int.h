@@ -44,6 +44,12 @@ PLIM_MUST_USE enum plim_status plim__stage_restore(struct plim__stage *s, struct
 PLIM_MUST_USE enum plim_status plim__stage_run(struct plim__stage *s, const struct plim_request *r,
                                                uint64_t size, bool *failed, struct plim_err *err);
 
+/* plim_replay() with `moving`, on a device of `total` bytes. */
+PLIM_MUST_USE enum plim_status plim__replay_moving(const struct plim_requests *q,
+                                                   const struct plim_replay_setup *setup,
+                                                   uint64_t total, struct plim_replay_result *out,
+                                                   struct plim_err *err);
+
 /* One pass of the self-check with the given changes of settings, which are [n] in order. */
 PLIM_MUST_USE enum plim_status plim__selfcheck_once(const struct plim_requests *requests,
                                                     uint64_t capacity,

@@ -5,8 +5,9 @@
  * blocks, no work in flight loses its memory, and every byte is accounted for.
  */
 
-#include "engine.h"
 #include "unit.h"
+
+#include <plimsoll/engine.h>
 
 #include <stdlib.h>
 #include <string.h>

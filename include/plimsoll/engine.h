@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PLIM_ALLOCATOR_ENGINE_H
-#define PLIM_ALLOCATOR_ENGINE_H
+#ifndef PLIMSOLL_ENGINE_H
+#define PLIMSOLL_ENGINE_H
 
 /*
  * The allocator that moves pages: one device's memory behind addresses that stay where they are.
@@ -34,6 +34,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define PLIM_ENGINE_UNIT  512u                /* bytes; every block is a multiple, and aligned to it */
 #define PLIM_ENGINE_ARENAS 16384 /* most of an engine */
 #define PLIM_ENGINE_SMALL (UINT64_C(1) << 20) /* largest small request, bytes */
@@ -60,8 +64,8 @@ struct plim_engine_config {
     uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
     uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
     uint64_t aim;        /* pages that live memory should make before they get larger; 0: 1024 */
-    double soft;         /* reserved may exceed the highest live by this share at any time; 0: 0.035 */
-    double hard;         /* and by this when no free page is idle yet; 0: 0.042 */
+    double soft;         /* reserved may exceed the highest live by this share at any time; 0: 0.043 */
+    double hard;         /* and by this when no free page is idle yet; 0: 0.046 */
 };
 
 /* Figures. Bytes unless said otherwise. */
@@ -152,4 +156,7 @@ void plim_engine_walk(const struct plim_engine *e,
 /** plim_engine_check() - NULL when all structures agree with each other, else what does not. O(blocks). */
 const char *plim_engine_check(const struct plim_engine *e);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

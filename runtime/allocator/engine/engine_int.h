@@ -15,7 +15,7 @@
  * VOID ones, do not exist. A page is mapped exactly where no VOID block is.
  */
 
-#include "engine.h"
+#include <plimsoll/engine.h>
 
 #define BIN_ROWS 36 /* row 0: sizes below 32 units; then one row for each power of two */
 #define BIN_COLS 32
