@@ -47,6 +47,10 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
     struct plim_replay_result result;
     struct plim_str recorded = plim_intern_str(&in->snapshot.strings, in->snapshot.settings.conf);
     struct plim_str text = opts->conf ? plim_str_from(opts->conf) : recorded;
+    bool moving = plim_cli_is(opts->allocator, "plimsoll");
+    if (moving && opts->conf) {
+        return plim__fail(err, PLIM_E_USAGE, "--conf is about PyTorch's allocator");
+    }
     if (opts->conf) {
         plim_conf_init(&conf, in->version);
         PLIM_TRY(plim_conf_parse(&conf, text, err));
@@ -58,6 +62,7 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
         .scale = in->scale,
         .start = plim_cli_is(opts->start, "anew") ? PLIM_START_ANEW : PLIM_START_AS_WAS,
         .go_on = opts->go_on,
+        .moving = moving,
     };
     PLIM_TRY(in->snapshot.level == PLIM_LEVEL_BLOCKS
                  ? plim_replay(&in->requests, &setup, &result, err)
@@ -66,7 +71,7 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
         .requests = &in->requests,
         .setup = &setup,
         .result = &result,
-        .conf = plim_arena_sayf(&cli->arena, "%.*s", PLIM_STR_ARG(text)),
+        .conf = moving ? "" : plim_arena_sayf(&cli->arena, "%.*s", PLIM_STR_ARG(text)),
         .capacity_by = in->capacity_by,
     };
     write_answer(cli, opts->format, &view);

@@ -65,6 +65,7 @@ void plim_json_replay_run(struct plim_jsonw *w, const struct plim_requests *requ
                           const struct plim_replay_result *result, const char *conf)
 {
     plim_jsonw_kv_text(w, "conf", conf);
+    plim_jsonw_kv_text(w, "allocator", setup->moving ? "plimsoll" : "pytorch");
     plim_jsonw_key(w, "capacity_bytes");
     if (setup->capacity > 0) {
         plim_jsonw_u64(w, setup->capacity);

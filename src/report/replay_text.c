@@ -59,6 +59,9 @@ static const char *title(const struct plim_replay_view *v, struct plim_arena *ar
             bytes_text(arena, v->setup->external),
             strcmp(v->capacity_by, "given") != 0 ? " (worked out from the recording)" : "");
     }
+    if (v->setup->moving) {
+        return plim_arena_sayf(arena, "Replay on Plimsoll's allocator, on %s", where);
+    }
     return plim_arena_sayf(arena, "Replay under %s, torch %u.%u, on %s",
                            v->conf[0] ? v->conf : "default settings", version.major, version.minor,
                            where);

@@ -28,7 +28,7 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
         return start == i ? NULL : "a live block is not in the table of starts";
     case PLIM_ENGINE_FREE: {
         uint64_t lo, hi;
-        plim__whole_pages(a, b, &lo, &hi);
+        plim__mv_whole_pages(a, b, &lo, &hi);
         seen->whole += hi - lo;
         seen->listed++;
         if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_FREE) {

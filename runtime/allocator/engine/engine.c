@@ -47,9 +47,9 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
     if (e->config.hard < e->config.soft) {
         e->config.hard = e->config.soft + 0.003;
     }
-    if (!plim__table_open(&e->blocks, sizeof(struct block), BLOCK_ROOM) ||
-        !plim__table_open(&e->uses, sizeof(struct use), USE_ROOM) ||
-        !plim__table_open(&e->arenas, sizeof(struct arena), PLIM_ENGINE_ARENAS)) {
+    if (!plim__mv_table_open(&e->blocks, sizeof(struct block), BLOCK_ROOM) ||
+        !plim__mv_table_open(&e->uses, sizeof(struct use), USE_ROOM) ||
+        !plim__mv_table_open(&e->arenas, sizeof(struct arena), PLIM_ENGINE_ARENAS)) {
         plim_engine_delete(e);
         return NULL;
     }
@@ -93,9 +93,9 @@ void plim_engine_delete(struct plim_engine *e)
     for (uint32_t i = 1; i < e->arenas.n; i++) {
         arena_close(e, arena_at(e, i));
     }
-    plim__table_close(&e->blocks, sizeof(struct block));
-    plim__table_close(&e->uses, sizeof(struct use));
-    plim__table_close(&e->arenas, sizeof(struct arena));
+    plim__mv_table_close(&e->blocks, sizeof(struct block));
+    plim__mv_table_close(&e->uses, sizeof(struct use));
+    plim__mv_table_close(&e->arenas, sizeof(struct arena));
     munmap(e, sizeof *e);
 }
 
@@ -200,7 +200,7 @@ static uint32_t arena_open(struct plim_engine *e, const struct arena_key *key)
         arena_list(e, i, key);
         return i;
     }
-    if (e->arenas.n >= e->arenas.room || !plim__blocks_spare(e, 1)) {
+    if (e->arenas.n >= e->arenas.room || !plim__mv_blocks_spare(e, 1)) {
         return 0;
     }
     i = e->arenas.n;
@@ -216,10 +216,10 @@ static uint32_t arena_open(struct plim_engine *e, const struct arena_key *key)
     }
     e->arenas.n++;
     e->stats.arenas++;
-    a->first = plim__block_new(e);
+    a->first = plim__mv_block_new(e);
     *block_at(e, a->first) =
         (struct block){.addr = a->base, .size = a->size, .arena = (uint16_t)i};
-    plim__block_void(e, a, a->first);
+    plim__mv_block_void(e, a, a->first);
     arena_list(e, i, key);
     by_base_add(e, i);
     return i;
@@ -287,7 +287,7 @@ static void give(struct plim_engine *e, struct arena *a, uint32_t i)
     a->starts[(b->addr - a->base) >> a->shift] = 0;
     e->stats.live -= b->size;
     e->stats.requested -= b->requested;
-    plim__block_free(e, a, i, a->fence.next);
+    plim__mv_block_free(e, a, i, a->fence.next);
 }
 
 /* Take the events of the queue that have completed; a block whose last one this was becomes free. */
@@ -311,7 +311,7 @@ static void pending_ask(struct plim_engine *e)
         if (--b->uses == 0) {
             give(e, arena_at(e, b->arena), u->block);
         }
-        plim__use_gone(e, i);
+        plim__mv_use_gone(e, i);
     }
     e->pending_last = last;
 }
@@ -338,7 +338,7 @@ static void pend(struct plim_engine *e, uint32_t i)
         n++;
         uint64_t event = e->config.driver->record(e->config.ctx, u->what);
         if (!event) {
-            plim__use_gone(e, k);
+            plim__mv_use_gone(e, k);
             continue;
         }
         *u = (struct use){.what = event, .block = i};
@@ -386,10 +386,10 @@ static uint32_t find_run(struct plim_engine *e, struct arena_key key, uint64_t s
 {
     for (;; key.page /= 2) {
         uint32_t arena = arena_of(e, &key);
-        uint32_t i = arena ? plim__bin_find(e, arena_at(e, arena), size) : 0;
+        uint32_t i = arena ? plim__mv_bin_find(e, arena_at(e, arena), size) : 0;
         if (i) {
             e->latest[key.large] = arena;
-            plim__bin_take(e, arena_at(e, arena), i);
+            plim__mv_bin_take(e, arena_at(e, arena), i);
             return i;
         }
         if (key.page <= e->config.small_page || e->config.large_page) {
@@ -403,14 +403,14 @@ static uint32_t find_pages(struct plim_engine *e, const struct arena_key *key, u
                            unsigned flags)
 {
     uint32_t arena = arena_of(e, key);
-    if (!arena || !plim__pages_place(e, arena_at(e, arena), size)) {
+    if (!arena || !plim__mv_pages_place(e, arena_at(e, arena), size)) {
         arena = arena_open(e, key);
     }
-    if (!arena || !plim__blocks_spare(e, PLIM__GROW_BLOCKS)) {
+    if (!arena || !plim__mv_blocks_spare(e, PLIM__MV_GROW_BLOCKS)) {
         return 0;
     }
     e->latest[key->large] = arena;
-    return plim__pages_grow(e, arena, size, flags);
+    return plim__mv_pages_grow(e, arena, size, flags);
 }
 
 static uint32_t find(struct plim_engine *e, const struct arena_key *key, uint64_t size,
@@ -443,7 +443,7 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
     }
     uint64_t want = round_up(size, PLIM_ENGINE_UNIT);
     struct arena_key key = key_of(e, want, stream, pool);
-    if (!plim__blocks_spare(e, 1)) {
+    if (!plim__mv_blocks_spare(e, 1)) {
         e->stats.failures++;
         return PLIM_ENGINE_NO_HOST;
     }
@@ -454,7 +454,7 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
     }
     struct arena *a = arena_at(e, block_at(e, i)->arena);
     if (block_at(e, i)->size > want) {
-        plim__bin_put(e, a, plim__block_cut(e, i, want));
+        plim__mv_bin_put(e, a, plim__mv_block_cut(e, i, want));
     }
     hand_out(e, a, i, size);
     *addr = block_at(e, i)->addr;
@@ -505,7 +505,7 @@ enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t 
             return PLIM_ENGINE_OK;
         }
     }
-    uint32_t k = plim__use_new(e);
+    uint32_t k = plim__mv_use_new(e);
     if (!k) {
         return PLIM_ENGINE_NO_HOST;
     }
@@ -538,7 +538,7 @@ void plim_engine_trim(struct plim_engine *e)
     deferred_pend(e);
     pending_wait(e);
     for (uint32_t i = 1; i < e->arenas.n; i++) {
-        plim__pages_trim(e, i);
+        plim__mv_pages_trim(e, i);
     }
 }
 

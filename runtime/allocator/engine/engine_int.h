@@ -116,37 +116,37 @@ static inline uint64_t round_up(uint64_t n, uint64_t unit)
 }
 
 /* heap.c */
-bool plim__table_open(struct table *t, size_t record, uint64_t room);
-void plim__table_close(struct table *t, size_t record);
+bool plim__mv_table_open(struct table *t, size_t record, uint64_t room);
+void plim__mv_table_close(struct table *t, size_t record);
 /* Are there records for n more blocks? Whoever makes blocks asks first. */
-bool plim__blocks_spare(const struct plim_engine *e, unsigned n);
-uint32_t plim__block_new(struct plim_engine *e);
-void plim__block_gone(struct plim_engine *e, uint32_t i);
-uint32_t plim__use_new(struct plim_engine *e);
-void plim__use_gone(struct plim_engine *e, uint32_t i);
-void plim__bin_put(struct plim_engine *e, struct arena *a, uint32_t i);
-void plim__bin_take(struct plim_engine *e, struct arena *a, uint32_t i);
-uint32_t plim__bin_find(const struct plim_engine *e, const struct arena *a, uint64_t size);
-void plim__void_put(struct plim_engine *e, struct arena *a, uint32_t i);
-void plim__void_take(struct plim_engine *e, struct arena *a, uint32_t i);
+bool plim__mv_blocks_spare(const struct plim_engine *e, unsigned n);
+uint32_t plim__mv_block_new(struct plim_engine *e);
+void plim__mv_block_gone(struct plim_engine *e, uint32_t i);
+uint32_t plim__mv_use_new(struct plim_engine *e);
+void plim__mv_use_gone(struct plim_engine *e, uint32_t i);
+void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i);
+void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i);
+uint32_t plim__mv_bin_find(const struct plim_engine *e, const struct arena *a, uint64_t size);
+void plim__mv_void_put(struct plim_engine *e, struct arena *a, uint32_t i);
+void plim__mv_void_take(struct plim_engine *e, struct arena *a, uint32_t i);
 /* Cut block i, in no list, behind `size` bytes; the rest: a block of the same state in no list. */
-uint32_t plim__block_cut(struct plim_engine *e, uint32_t i, uint64_t size);
+uint32_t plim__mv_block_cut(struct plim_engine *e, uint32_t i, uint64_t size);
 /* Block i swallows its right neighbour, which must be in no list. */
-void plim__block_join(struct plim_engine *e, uint32_t i);
+void plim__mv_block_join(struct plim_engine *e, uint32_t i);
 /* Make i a FREE block, one with FREE neighbours, and list it. It must be in no list. */
-uint32_t plim__block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence);
+uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence);
 /* Make i VOID, one with VOID neighbours, and list it. It must be in no list. */
-void plim__block_void(struct plim_engine *e, struct arena *a, uint32_t i);
+void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i);
 /* The wholly free pages of a FREE block: [*lo, *hi). */
-void plim__whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi);
+void plim__mv_whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi);
 
 /* pages.c */
 /* A block of `size` bytes with all its pages, FREE and in no list; 0: the device has no memory for it, or
- * the arena no place. Needs PLIM__GROW_BLOCKS spare records. */
-#define PLIM__GROW_BLOCKS 8
-uint32_t plim__pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags);
+ * the arena no place. Needs PLIM__MV_GROW_BLOCKS spare records. */
+#define PLIM__MV_GROW_BLOCKS 8
+uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags);
 /* Has the arena addresses for such a block? */
-bool plim__pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size);
-void plim__pages_trim(struct plim_engine *e, uint32_t arena);
+bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size);
+void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena);
 
 #endif

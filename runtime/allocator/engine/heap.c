@@ -16,7 +16,7 @@
 
 /* ---- records ------------------------------------------------------------------------------------ */
 
-bool plim__table_open(struct table *t, size_t record, uint64_t room)
+bool plim__mv_table_open(struct table *t, size_t record, uint64_t room)
 {
     for (; room >= 1024; room /= 4) { /* a process may have a limit on addresses */
         void *p = mmap(NULL, room * record, PROT_READ | PROT_WRITE,
@@ -29,7 +29,7 @@ bool plim__table_open(struct table *t, size_t record, uint64_t room)
     return false;
 }
 
-void plim__table_close(struct table *t, size_t record)
+void plim__mv_table_close(struct table *t, size_t record)
 {
     if (t->base) {
         munmap(t->base, t->room * record);
@@ -37,7 +37,7 @@ void plim__table_close(struct table *t, size_t record)
     *t = (struct table){0};
 }
 
-bool plim__blocks_spare(const struct plim_engine *e, unsigned n)
+bool plim__mv_blocks_spare(const struct plim_engine *e, unsigned n)
 {
     uint64_t spare = e->blocks.room - e->blocks.n;
     for (uint32_t i = e->blocks.unused; i && spare < n; i = block_at(e, i)->forth) {
@@ -46,7 +46,7 @@ bool plim__blocks_spare(const struct plim_engine *e, unsigned n)
     return spare >= n;
 }
 
-uint32_t plim__block_new(struct plim_engine *e)
+uint32_t plim__mv_block_new(struct plim_engine *e)
 {
     uint32_t i = e->blocks.unused;
     if (i) {
@@ -58,14 +58,14 @@ uint32_t plim__block_new(struct plim_engine *e)
     return i;
 }
 
-void plim__block_gone(struct plim_engine *e, uint32_t i)
+void plim__mv_block_gone(struct plim_engine *e, uint32_t i)
 {
     block_at(e, i)->forth = e->blocks.unused;
     block_at(e, i)->size = 0;
     e->blocks.unused = i;
 }
 
-uint32_t plim__use_new(struct plim_engine *e)
+uint32_t plim__mv_use_new(struct plim_engine *e)
 {
     uint32_t i = e->uses.unused;
     if (i) {
@@ -79,7 +79,7 @@ uint32_t plim__use_new(struct plim_engine *e)
     return i;
 }
 
-void plim__use_gone(struct plim_engine *e, uint32_t i)
+void plim__mv_use_gone(struct plim_engine *e, uint32_t i)
 {
     use_at(e, i)->next = e->uses.unused;
     e->uses.unused = i;
@@ -100,7 +100,7 @@ static void cell_of(uint64_t size, unsigned *row, unsigned *col)
     *col = (unsigned)(units >> (log - 5)) & (BIN_COLS - 1);
 }
 
-void plim__whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi)
+void plim__mv_whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi)
 {
     *lo = round_up(b->addr, a->page);
     *hi = (b->addr + b->size) & ~(a->page - 1);
@@ -115,11 +115,11 @@ static uint64_t whole_bytes(const struct arena *a, const struct block *b)
         return 0;
     }
     uint64_t lo, hi;
-    plim__whole_pages(a, b, &lo, &hi);
+    plim__mv_whole_pages(a, b, &lo, &hi);
     return hi - lo;
 }
 
-void plim__bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
+void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
     unsigned row, col;
@@ -139,7 +139,7 @@ void plim__bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
     e->stats.releasable += whole;
 }
 
-void plim__bin_take(struct plim_engine *e, struct arena *a, uint32_t i)
+void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
     if (b->forth) {
@@ -179,7 +179,7 @@ static uint32_t smallest(const struct plim_engine *e, uint32_t i, uint64_t size)
     return found;
 }
 
-uint32_t plim__bin_find(const struct plim_engine *e, const struct arena *a, uint64_t size)
+uint32_t plim__mv_bin_find(const struct plim_engine *e, const struct arena *a, uint64_t size)
 {
     unsigned row, col;
     cell_of(size, &row, &col);
@@ -201,7 +201,7 @@ uint32_t plim__bin_find(const struct plim_engine *e, const struct arena *a, uint
 
 /* ---- blocks and their neighbours ---------------------------------------------------------------- */
 
-void plim__void_put(struct plim_engine *e, struct arena *a, uint32_t i)
+void plim__mv_void_put(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
     b->back = 0;
@@ -212,7 +212,7 @@ void plim__void_put(struct plim_engine *e, struct arena *a, uint32_t i)
     a->voids = i;
 }
 
-void plim__void_take(struct plim_engine *e, struct arena *a, uint32_t i)
+void plim__mv_void_take(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
     if (b->forth) {
@@ -225,9 +225,9 @@ void plim__void_take(struct plim_engine *e, struct arena *a, uint32_t i)
     }
 }
 
-uint32_t plim__block_cut(struct plim_engine *e, uint32_t i, uint64_t size)
+uint32_t plim__mv_block_cut(struct plim_engine *e, uint32_t i, uint64_t size)
 {
-    uint32_t rest = plim__block_new(e);
+    uint32_t rest = plim__mv_block_new(e);
     struct block *b = block_at(e, i);
     *block_at(e, rest) = (struct block){
         .addr = b->addr + size,
@@ -246,7 +246,7 @@ uint32_t plim__block_cut(struct plim_engine *e, uint32_t i, uint64_t size)
     return rest;
 }
 
-void plim__block_join(struct plim_engine *e, uint32_t i)
+void plim__mv_block_join(struct plim_engine *e, uint32_t i)
 {
     struct block *b = block_at(e, i);
     uint32_t gone = b->next;
@@ -257,42 +257,42 @@ void plim__block_join(struct plim_engine *e, uint32_t i)
     if (b->next) {
         block_at(e, b->next)->prev = i;
     }
-    plim__block_gone(e, gone);
+    plim__mv_block_gone(e, gone);
 }
 
-uint32_t plim__block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence)
+uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence)
 {
     struct block *b = block_at(e, i);
     b->state = PLIM_ENGINE_FREE;
     b->fence = fence;
     b->requested = 0;
     if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_FREE) {
-        plim__bin_take(e, a, b->next);
-        plim__block_join(e, i);
+        plim__mv_bin_take(e, a, b->next);
+        plim__mv_block_join(e, i);
     }
     if (b->prev && block_at(e, b->prev)->state == PLIM_ENGINE_FREE) {
         i = b->prev;
-        plim__bin_take(e, a, i);
-        plim__block_join(e, i);
+        plim__mv_bin_take(e, a, i);
+        plim__mv_block_join(e, i);
     }
-    plim__bin_put(e, a, i);
+    plim__mv_bin_put(e, a, i);
     return i;
 }
 
-void plim__block_void(struct plim_engine *e, struct arena *a, uint32_t i)
+void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
     b->state = PLIM_ENGINE_VOID;
     b->requested = 0;
     b->fence = 0;
     if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_VOID) {
-        plim__void_take(e, a, b->next);
-        plim__block_join(e, i);
+        plim__mv_void_take(e, a, b->next);
+        plim__mv_block_join(e, i);
     }
     if (b->prev && block_at(e, b->prev)->state == PLIM_ENGINE_VOID) {
         i = b->prev;
-        plim__void_take(e, a, i);
-        plim__block_join(e, i);
+        plim__mv_void_take(e, a, i);
+        plim__mv_block_join(e, i);
     }
-    plim__void_put(e, a, i);
+    plim__mv_void_put(e, a, i);
 }

@@ -89,27 +89,27 @@ static void take_pages(struct plim_engine *e, struct arena *a, uint32_t i, unsig
                        struct loot *loot)
 {
     uint64_t lo, hi;
-    plim__whole_pages(a, block_at(e, i), &lo, &hi);
+    plim__mv_whole_pages(a, block_at(e, i), &lo, &hi);
     if ((hi - lo) / a->page > most) {
         hi = lo + most * a->page;
     }
-    if (!plim__blocks_spare(e, 2)) {
+    if (!plim__mv_blocks_spare(e, 2)) {
         return;
     }
-    plim__bin_take(e, a, i);
+    plim__mv_bin_take(e, a, i);
     e->config.driver->unmap(e->config.ctx, lo, hi - lo, a->page);
     for (uint64_t at = lo; at < hi; at += a->page) {
         loot->handle[loot->n++] = a->handles[(at - a->base) / a->page];
     }
     if (block_at(e, i)->addr + block_at(e, i)->size > hi) {
-        plim__bin_put(e, a, plim__block_cut(e, i, hi - block_at(e, i)->addr));
+        plim__mv_bin_put(e, a, plim__mv_block_cut(e, i, hi - block_at(e, i)->addr));
     }
     if (block_at(e, i)->addr < lo) {
         uint32_t left = i;
-        i = plim__block_cut(e, i, lo - block_at(e, i)->addr);
-        plim__bin_put(e, a, left);
+        i = plim__mv_block_cut(e, i, lo - block_at(e, i)->addr);
+        plim__mv_bin_put(e, a, left);
     }
-    plim__block_void(e, a, i);
+    plim__mv_block_void(e, a, i);
 }
 
 /* Free pages of an arena, the largest runs first. @wait: also those that are not idle yet. */
@@ -124,7 +124,7 @@ static void loot_arena(struct plim_engine *e, struct arena *a, unsigned most, bo
                 const struct block *b = block_at(e, i);
                 uint64_t lo, hi;
                 next = b->forth;
-                plim__whole_pages(a, b, &lo, &hi);
+                plim__mv_whole_pages(a, b, &lo, &hi);
                 if (lo == hi || (b->fence >= a->fence.done && (!wait || !fence_wait(e, a, b->fence)))) {
                     continue;
                 }
@@ -184,7 +184,7 @@ static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t by
     return got;
 }
 
-void plim__pages_trim(struct plim_engine *e, uint32_t arena)
+void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena)
 {
     struct arena *a = arena_at(e, arena);
     while (may_loot(a)) {
@@ -383,14 +383,14 @@ static void consider(const struct plim_engine *e, const struct arena *a, uint32_
 static uint32_t cut_hole(struct plim_engine *e, struct arena *a, const struct place *p)
 {
     uint32_t i = p->hole;
-    plim__void_take(e, a, i);
+    plim__mv_void_take(e, a, i);
     if (p->lo > block_at(e, i)->addr) {
         uint32_t left = i;
-        i = plim__block_cut(e, i, p->lo - block_at(e, i)->addr);
-        plim__void_put(e, a, left);
+        i = plim__mv_block_cut(e, i, p->lo - block_at(e, i)->addr);
+        plim__mv_void_put(e, a, left);
     }
     if (block_at(e, i)->addr + block_at(e, i)->size > p->hi) {
-        plim__void_put(e, a, plim__block_cut(e, i, p->hi - block_at(e, i)->addr));
+        plim__mv_void_put(e, a, plim__mv_block_cut(e, i, p->hi - block_at(e, i)->addr));
     }
     return i;
 }
@@ -400,23 +400,23 @@ static uint32_t assemble(struct plim_engine *e, struct arena *a, uint32_t i, con
                          uint64_t size)
 {
     if (p->behind) {
-        plim__block_join(e, i);
+        plim__mv_block_join(e, i);
     }
     if (p->before) {
         i = block_at(e, i)->prev;
-        plim__block_join(e, i);
+        plim__mv_block_join(e, i);
     }
     uint32_t left = block_at(e, i)->addr < p->start ? i : 0;
     if (left) {
-        i = plim__block_cut(e, left, p->start - block_at(e, left)->addr);
+        i = plim__mv_block_cut(e, left, p->start - block_at(e, left)->addr);
     }
-    uint32_t right = block_at(e, i)->size > size ? plim__block_cut(e, i, size) : 0;
+    uint32_t right = block_at(e, i)->size > size ? plim__mv_block_cut(e, i, size) : 0;
     block_at(e, i)->state = PLIM_ENGINE_LIVE; /* nobody merges with it */
     if (left) {
-        plim__block_free(e, a, left, block_at(e, left)->fence);
+        plim__mv_block_free(e, a, left, block_at(e, left)->fence);
     }
     if (right) {
-        plim__block_free(e, a, right, block_at(e, right)->fence);
+        plim__mv_block_free(e, a, right, block_at(e, right)->fence);
     }
     return i;
 }
@@ -425,11 +425,11 @@ static uint32_t assemble(struct plim_engine *e, struct arena *a, uint32_t i, con
 static void abandon(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t filled)
 {
     if (filled > 0) {
-        uint32_t rest = plim__block_cut(e, i, filled);
-        plim__block_free(e, a, i, 0);
+        uint32_t rest = plim__mv_block_cut(e, i, filled);
+        plim__mv_block_free(e, a, i, 0);
         i = rest;
     }
-    plim__block_void(e, a, i);
+    plim__mv_block_void(e, a, i);
 }
 
 static struct place choose(const struct plim_engine *e, const struct arena *a, uint64_t size)
@@ -442,12 +442,12 @@ static struct place choose(const struct plim_engine *e, const struct arena *a, u
     return p;
 }
 
-bool plim__pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size)
+bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size)
 {
     return choose(e, a, size).hole != 0;
 }
 
-uint32_t plim__pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags)
+uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags)
 {
     struct arena *a = arena_at(e, arena);
     struct place p = choose(e, a, size);
@@ -459,10 +459,10 @@ uint32_t plim__pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, 
     uint32_t i = cut_hole(e, a, &p);
     /* Out of reach of those who look for pages, and nobody merges with the hole meanwhile. */
     if (before) {
-        plim__bin_take(e, a, before);
+        plim__mv_bin_take(e, a, before);
     }
     if (behind) {
-        plim__bin_take(e, a, behind);
+        plim__mv_bin_take(e, a, behind);
     }
     block_at(e, i)->state = PLIM_ENGINE_LIVE;
     struct fill f = {a, arena, p.lo, p.hi, flags};
@@ -473,10 +473,10 @@ uint32_t plim__pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, 
         i = assemble(e, a, i, &p, size);
     } else {
         if (before) {
-            plim__bin_put(e, a, before);
+            plim__mv_bin_put(e, a, before);
         }
         if (behind) {
-            plim__bin_put(e, a, behind);
+            plim__mv_bin_put(e, a, behind);
         }
         abandon(e, a, i, f.at - p.lo);
         i = 0;
