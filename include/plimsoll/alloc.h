@@ -62,13 +62,13 @@ struct plimsoll_alloc_stats {
     uint64_t total; /* of the device */
     uint64_t requested, allocated, reserved;
     uint64_t peak_requested, peak_allocated, peak_reserved;
-    uint64_t releasable;                        /* of reserved: wholly free pages */
-    uint64_t blocks;                            /* live, number */
-    uint64_t allocs, frees, failures;           /* number */
+    uint64_t releasable;                           /* of reserved: wholly free pages */
+    uint64_t blocks;                               /* live, number */
+    uint64_t allocs, frees, failures;              /* number */
     uint64_t pages_made, pages_freed, pages_moved; /* number */
-    uint64_t waits;                             /* for streams, number */
-    uint64_t wrong_frees;                       /* number */
-    uint64_t cap;                               /* UINT64_MAX: none */
+    uint64_t waits;                                /* for streams, number */
+    uint64_t wrong_frees;                          /* number */
+    uint64_t cap;                                  /* UINT64_MAX: none */
 };
 
 /** plimsoll_alloc_stats() - false: the device has not been used. @room: bytes of *out. */

@@ -38,9 +38,9 @@
 extern "C" {
 #endif
 
-#define PLIM_ENGINE_UNIT  512u                /* bytes; every block is a multiple, and aligned to it */
+#define PLIM_ENGINE_UNIT   512u  /* bytes; every block is a multiple, and aligned to it */
 #define PLIM_ENGINE_ARENAS 16384 /* most of an engine */
-#define PLIM_ENGINE_SMALL (UINT64_C(1) << 20) /* largest small request, bytes */
+#define PLIM_ENGINE_SMALL  (UINT64_C(1) << 20) /* largest small request, bytes */
 
 /* The device. Functions that can fail return 0 or a code of the driver's; 2 is out of memory. */
 struct plim_engine_driver {
@@ -49,12 +49,12 @@ struct plim_engine_driver {
     int (*create)(void *ctx, uint64_t size, uint64_t *handle);
     void (*release)(void *ctx, uint64_t handle, uint64_t size);
     int (*map)(void *ctx, uint64_t addr, uint64_t size, uint64_t handle);
-    int (*access)(void *ctx, uint64_t addr, uint64_t size);   /* read and write, whole mappings */
+    int (*access)(void *ctx, uint64_t addr, uint64_t size); /* read and write, whole mappings */
     void (*unmap)(void *ctx, uint64_t addr, uint64_t size, uint64_t page); /* whole mappings */
-    uint64_t (*record)(void *ctx, uint64_t stream);           /* an event; 0: failed */
-    bool (*done)(void *ctx, uint64_t event);                  /* has it completed? */
-    void (*wait)(void *ctx, uint64_t event);                  /* until it has */
-    void (*forget)(void *ctx, uint64_t event);                /* not needed any more */
+    uint64_t (*record)(void *ctx, uint64_t stream);                        /* an event; 0: failed */
+    bool (*done)(void *ctx, uint64_t event);                               /* has it completed? */
+    void (*wait)(void *ctx, uint64_t event);                               /* until it has */
+    void (*forget)(void *ctx, uint64_t event);                             /* not needed any more */
 };
 
 struct plim_engine_config {
@@ -64,8 +64,8 @@ struct plim_engine_config {
     uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
     uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
     uint64_t aim;        /* pages that live memory should make before they get larger; 0: 1024 */
-    double soft;         /* reserved may exceed the highest live by this share at any time; 0: 0.043 */
-    double hard;         /* and by this when no free page is idle yet; 0: 0.046 */
+    double soft; /* reserved may exceed the highest live by this share at any time; 0: 0.043 */
+    double hard; /* and by this when no free page is idle yet; 0: 0.046 */
 };
 
 /* Figures. Bytes unless said otherwise. */
@@ -76,9 +76,9 @@ struct plim_engine_stats {
     uint64_t peak_requested;
     uint64_t peak_live;
     uint64_t peak_reserved;
-    uint64_t releasable; /* of reserved: wholly free pages */
-    uint64_t blocks;     /* number of live blocks */
-    uint64_t allocs, frees; /* served so far */
+    uint64_t releasable;        /* of reserved: wholly free pages */
+    uint64_t blocks;            /* number of live blocks */
+    uint64_t allocs, frees;     /* served so far */
     uint64_t created, released; /* pages so far */
     uint64_t moved;             /* pages so far */
     uint64_t waits;             /* fences waited for */
@@ -95,7 +95,8 @@ enum plim_engine_code {
 
 struct plim_engine;
 
-#define PLIM_ENGINE_CAPTURING 1u /* a graph is being captured: no event is asked, nothing is unmapped */
+#define PLIM_ENGINE_CAPTURING                                                                      \
+    1u /* a graph is being captured: no event is asked, nothing is unmapped */
 
 /** plim_engine_page() - the size of new large pages when `live` bytes are live at most: a power of two,
  * 2 to 32 MiB, about live / aim. Large pages need fewer driver calls, small ones strand less. */
@@ -142,7 +143,12 @@ void plim_engine_stats(const struct plim_engine *e, struct plim_engine_stats *ou
 void plim_engine_reset_peaks(struct plim_engine *e);
 
 /* One block of a walk. */
-enum plim_engine_state { PLIM_ENGINE_LIVE, PLIM_ENGINE_PENDING, PLIM_ENGINE_FREE, PLIM_ENGINE_VOID };
+enum plim_engine_state {
+    PLIM_ENGINE_LIVE,
+    PLIM_ENGINE_PENDING,
+    PLIM_ENGINE_FREE,
+    PLIM_ENGINE_VOID
+};
 struct plim_engine_view {
     uint64_t addr, size, requested, stream, pool;
     enum plim_engine_state state;

@@ -6,11 +6,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#define EVENTS     256 /* unused ones that are kept */
-#define PEERS      PLIM_CUDA_DEVICES
-#define CAPTURE_RELAXED  2
-#define EVENT_NO_TIMING  2
-#define CAPTURE_ACTIVE   1
+#define EVENTS          256 /* unused ones that are kept */
+#define PEERS           PLIM_CUDA_DEVICES
+#define CAPTURE_RELAXED 2
+#define EVENT_NO_TIMING 2
+#define CAPTURE_ACTIVE  1
 
 struct location {
     int type; /* 1: device */
@@ -311,7 +311,7 @@ static void drv_forget(void *ctx, uint64_t event)
 const struct plim_engine_driver *plim_cuda_driver(void)
 {
     static const struct plim_engine_driver driver = {
-        drv_reserve, drv_unreserve, drv_create, drv_release, drv_map, drv_access,
+        drv_reserve, drv_unreserve, drv_create, drv_release, drv_map,    drv_access,
         drv_unmap,   drv_record,    drv_done,   drv_wait,    drv_forget,
     };
     return &driver;

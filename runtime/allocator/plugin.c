@@ -74,7 +74,8 @@ static void complain(const char *what, const char *why)
     char line[600];
     int n = snprintf(line, sizeof line, "plimsoll alloc: %s: %s\n", what, why);
     if (n > 0) {
-        ssize_t written = write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line);
+        ssize_t written =
+            write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line);
         (void)written;
     }
 }
@@ -181,7 +182,8 @@ static void failure_text(char *out, size_t room, size_t size, int device)
     struct gpu *g = &gpus[device < 0 || device >= PLIM_CUDA_DEVICES ? 0 : device];
     uint64_t free_bytes = 0, total = 0;
     char want[32], all[32], unused[32], live[32], held[32], cap[32];
-    if (!plimsoll_alloc_stats(device, &s, sizeof s) || !plim_cuda_memory(g->cuda, &free_bytes, &total)) {
+    if (!plimsoll_alloc_stats(device, &s, sizeof s) ||
+        !plim_cuda_memory(g->cuda, &free_bytes, &total)) {
         snprintf(out, room, "CUDA out of memory. The device cannot be used.");
         return;
     }
@@ -190,19 +192,21 @@ static void failure_text(char *out, size_t room, size_t size, int device)
     sized(unused, sizeof unused, free_bytes);
     sized(live, sizeof live, s.allocated);
     sized(held, sizeof held, s.reserved - s.allocated);
-    int n = snprintf(out, room,
-                     "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of "
-                     "which %s is free. ",
-                     want, device, all, unused);
+    int n =
+        snprintf(out, room,
+                 "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of "
+                 "which %s is free. ",
+                 want, device, all, unused);
     if (s.cap != UINT64_MAX && n > 0 && (size_t)n < room) {
         sized(cap, sizeof cap, s.cap);
         n += snprintf(out + n, room - (size_t)n, "%s allowed; ", cap);
     }
     if (n > 0 && (size_t)n < room) {
-        snprintf(out + n, room - (size_t)n,
-                 "Of the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but "
-                 "unallocated. (plimsoll allocator)",
-                 live, held);
+        snprintf(
+            out + n, room - (size_t)n,
+            "Of the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but "
+            "unallocated. (plimsoll allocator)",
+            live, held);
     }
 }
 
@@ -231,9 +235,10 @@ EXPORT void plimsoll_free(void *ptr, size_t size, int device, void *stream)
         return;
     }
     if (g->engine && !forked) {
-        unsigned flags = g->n_routes > 0 && plim_cuda_capturing(g->cuda, (uint64_t)(uintptr_t)stream)
-                             ? PLIM_ENGINE_CAPTURING
-                             : 0;
+        unsigned flags =
+            g->n_routes > 0 && plim_cuda_capturing(g->cuda, (uint64_t)(uintptr_t)stream)
+                ? PLIM_ENGINE_CAPTURING
+                : 0;
         if (plim_engine_free(g->engine, (uint64_t)(uintptr_t)ptr, flags) != PLIM_ENGINE_OK) {
             g->wrong_frees++;
         }
@@ -259,7 +264,8 @@ EXPORT void plimsoll_alloc_init(int device_count)
 EXPORT void plimsoll_alloc_reset(void)
 {
     for (int i = 0; i < PLIM_CUDA_DEVICES; i++) {
-        WITH_ENGINE (i, e, g) {
+        WITH_ENGINE(i, e, g)
+        {
             plim_engine_trim(e);
         }
     }
@@ -283,7 +289,8 @@ EXPORT void plimsoll_alloc_fraction(double fraction, int device)
 EXPORT void *plimsoll_alloc_base(void *ptr, size_t *size)
 {
     for (int i = 0; i < PLIM_CUDA_DEVICES; i++) {
-        WITH_ENGINE (i, e, g) {
+        WITH_ENGINE(i, e, g)
+        {
             uint64_t base, bytes;
             if (plim_engine_block(e, (uint64_t)(uintptr_t)ptr, &base, &bytes)) {
                 ptr = (void *)(uintptr_t)base;
@@ -302,7 +309,8 @@ EXPORT void plimsoll_alloc_record_stream(void *ptr, void *stream)
 {
     bool found = false;
     for (int i = 0; i < PLIM_CUDA_DEVICES && !found; i++) {
-        WITH_ENGINE (i, e, g) {
+        WITH_ENGINE(i, e, g)
+        {
             found = plim_engine_record_stream(e, (uint64_t)(uintptr_t)ptr,
                                               (uint64_t)(uintptr_t)stream) == PLIM_ENGINE_OK;
         }
@@ -340,7 +348,8 @@ EXPORT void plimsoll_alloc_end_pool(int device, uint64_t id0, uint64_t id1)
 
 EXPORT void plimsoll_alloc_release_pool(int device, uint64_t id0, uint64_t id1)
 {
-    WITH_ENGINE (device, e, g) {
+    WITH_ENGINE(device, e, g)
+    {
         plim_engine_drop_pool(e, pool_of(id0, id1));
     }
 }
@@ -350,7 +359,8 @@ EXPORT void plimsoll_alloc_release_pool(int device, uint64_t id0, uint64_t id1)
 EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, size_t room)
 {
     bool known = false;
-    WITH_ENGINE (device, e, g) {
+    WITH_ENGINE(device, e, g)
+    {
         struct plim_engine_stats s;
         plim_engine_stats(e, &s);
         struct plimsoll_alloc_stats all = {
@@ -382,7 +392,8 @@ EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, s
 
 EXPORT void plimsoll_alloc_reset_peaks(int device)
 {
-    WITH_ENGINE (device, e, g) {
+    WITH_ENGINE(device, e, g)
+    {
         plim_engine_reset_peaks(e);
     }
 }
@@ -395,13 +406,15 @@ struct walk {
 static bool pass_on(void *ctx, const struct plim_engine_view *v)
 {
     const struct walk *w = ctx;
-    return w->see(w->ctx, v->addr, v->size, v->requested, v->stream, v->pool, (int)v->state, v->large);
+    return w->see(w->ctx, v->addr, v->size, v->requested, v->stream, v->pool, (int)v->state,
+                  v->large);
 }
 
 EXPORT void plimsoll_alloc_walk(int device, plimsoll_alloc_block_fn *see, void *ctx)
 {
     struct walk w = {see, ctx};
-    WITH_ENGINE (device, e, g) {
+    WITH_ENGINE(device, e, g)
+    {
         plim_engine_walk(e, pass_on, &w);
     }
 }
@@ -409,7 +422,8 @@ EXPORT void plimsoll_alloc_walk(int device, plimsoll_alloc_block_fn *see, void *
 EXPORT const char *plimsoll_alloc_check(int device)
 {
     const char *wrong = NULL;
-    WITH_ENGINE (device, e, g) {
+    WITH_ENGINE(device, e, g)
+    {
         wrong = plim_engine_check(e);
     }
     return wrong;

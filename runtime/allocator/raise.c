@@ -89,7 +89,7 @@ void plim_torch_raise(const char *text)
          "traitsIcESaIcEEE",
          t.make);
     t.type = look(c10, "_ZTIN3c1016OutOfMemoryErrorE");
-    if (cxx.allocate && cxx.deallocate && cxx.exception && cxx.throw && t.make && t.type &&
+    if (cxx.allocate && cxx.deallocate && cxx.exception && cxx.throw &&t.make && t.type &&
         strlen(text) > 15) {
         throw_out_of_memory(&cxx, &t, text);
     }

@@ -9,14 +9,18 @@
 
 #define PLIM_ALLOC_SIZES 256
 
-enum plim_alloc_mode { PLIM_ALLOC_STITCH, PLIM_ALLOC_HYBRID, PLIM_ALLOC_POOL };
+enum plim_alloc_mode {
+    PLIM_ALLOC_STITCH,
+    PLIM_ALLOC_HYBRID,
+    PLIM_ALLOC_POOL
+};
 
 struct plim_alloc_settings {
     enum plim_alloc_mode mode;
-    uint64_t page;  /* bytes; 0: by the device's size */
-    double slack;   /* share; 0: the engine's default */
-    uint64_t limit; /* bytes; UINT64_MAX: none */
-    size_t n_sizes; /* POOL */
+    uint64_t page;                    /* bytes; 0: by the device's size */
+    double slack;                     /* share; 0: the engine's default */
+    uint64_t limit;                   /* bytes; UINT64_MAX: none */
+    size_t n_sizes;                   /* POOL */
     uint64_t sizes[PLIM_ALLOC_SIZES]; /* ascending */
 };
 

@@ -83,7 +83,7 @@ static void drv_forget(void *ctx, uint64_t event)
 }
 
 static const struct plim_engine_driver driver = {
-    drv_reserve, drv_unreserve, drv_create, drv_release, drv_map, drv_access,
+    drv_reserve, drv_unreserve, drv_create, drv_release, drv_map,    drv_access,
     drv_unmap,   drv_record,    drv_done,   drv_wait,    drv_forget,
 };
 
@@ -91,8 +91,7 @@ enum plim_status plim_moving_init(struct plim_moving *m, struct plim_devmodel *d
                                   uint64_t limit, struct plim_err *err)
 {
     *m = (struct plim_moving){.device = device};
-    struct plim_engine_config config = {
-        .driver = &driver, .ctx = m, .total = device->config.total};
+    struct plim_engine_config config = {.driver = &driver, .ctx = m, .total = device->config.total};
     m->engine = plim_engine_new(&config);
     if (!m->engine) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the allocator's tables");

@@ -171,8 +171,8 @@ enum plim_status plim__replay_moving(const struct plim_requests *q,
 {
     struct plim_replay_result result = {.least_headroom = UINT64_MAX};
     struct run r = {.q = q, .setup = setup, .result = &result, .limit = UINT64_MAX};
-    struct plim_devmodel_config device = {
-        .total = total, .external = setup->capacity > 0 ? setup->external : 0};
+    struct plim_devmodel_config device = {.total = total,
+                                          .external = setup->capacity > 0 ? setup->external : 0};
     if (setup->capacity > 0) {
         r.limit = setup->capacity - setup->external;
     }

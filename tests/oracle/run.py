@@ -193,6 +193,15 @@ class Programs:
         return [output[0] for output in outputs], logs
 
 
+    def plugin(self, combo):
+        """What the side of the plug-in prints: nanoseconds for each call."""
+        env = real_environment(self.build, combo, True)
+        env["PLIMSOLL_ALLOC_LIBRARY"] = str(pathlib.Path(self.build) / "runtime" / "allocator" / "libplimsoll_alloc.so")
+        program = pathlib.Path(self.build) / "tests" / "oracle" / "oracle_plugin"
+        return subprocess.run([program, "-", *[f"{key}={value}" for key, value in combo.items()]], env=env, text=True,
+                              stdout=subprocess.PIPE, check=True).stdout
+
+
 def compare(programs, options):
     chosen = [c for c in combinations() if not options.only or options.only in str(c)]
     print(f"1..{len(chosen) + 1}")
@@ -272,16 +281,19 @@ def settings(programs, options):
 
 
 def bench(programs, options):
-    """The same request lists on both sides, one after the other, best of five."""
-    print(f"{'':8}{'real ns/call':>14}{'model ns/call':>15}{'ratio':>8}")
+    """The same request lists on all sides, one after the other, best of five: the real allocator, its model, and
+    the allocator of libplimsoll_alloc.so (its ratio is to the real one)."""
+    print(f"{'':8}{'real ns/call':>14}{'model ns/call':>15}{'ratio':>8}{'plug-in ns/call':>17}{'ratio':>8}")
     for sizes, slots in (("repeat", 1), ("mix", 2000), ("small", 2000)):
-        best = [float("inf"), float("inf")]
+        best = [float("inf")] * 3
         combo = {"bench": 1, "sizes": f"bench-{sizes}", "slots": slots, "ops": options.ops * 50,
                  "total": 40 * GIB}
         for _ in range(5):
             outputs, _ = programs.both(combo, log=False)
+            outputs.append(programs.plugin(combo))
             best = [min(b, float(o.split()[0])) for b, o in zip(best, outputs)]
-        print(f"{sizes:8}{best[0]:14.1f}{best[1]:15.1f}{best[0] / best[1]:8.1f}")
+        print(f"{sizes:8}{best[0]:14.1f}{best[1]:15.1f}{best[0] / best[1]:8.1f}{best[2]:17.1f}"
+              f"{best[0] / best[2]:8.1f}")
     return 0
 
 

@@ -247,7 +247,7 @@ static void drv_forget(void *ctx, uint64_t event)
 }
 
 static const struct plim_engine_driver driver = {
-    drv_reserve, drv_unreserve, drv_create, drv_release, drv_map, drv_access,
+    drv_reserve, drv_unreserve, drv_create, drv_release, drv_map,    drv_access,
     drv_unmap,   drv_record,    drv_done,   drv_wait,    drv_forget,
 };
 
@@ -262,7 +262,10 @@ static struct plim_engine *begin(struct device *d, uint64_t seed, uint64_t total
         .ctx = d,
         .total = total,
         .aim = 8, /* pages of several sizes in little memory */
-        .large_page = seed % 4 == 0 ? 8 * MIB : seed % 4 == 1 ? 4 * MIB : seed % 4 == 2 ? 2 * MIB : 0,
+        .large_page = seed % 4 == 0   ? 8 * MIB
+                      : seed % 4 == 1 ? 4 * MIB
+                      : seed % 4 == 2 ? 2 * MIB
+                                      : 0,
     };
     struct plim_engine *e = plim_engine_new(&config);
     assert_non_null(e);

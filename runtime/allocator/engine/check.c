@@ -59,7 +59,8 @@ static uint64_t count_lists(const struct plim_engine *e, const struct arena *a, 
             }
             for (uint32_t i = a->bin[row][col]; i && n <= e->blocks.n; i = block_at(e, i)->forth) {
                 n++;
-                if (block_at(e, i)->state != PLIM_ENGINE_FREE || arena_at(e, block_at(e, i)->arena) != a) {
+                if (block_at(e, i)->state != PLIM_ENGINE_FREE ||
+                    arena_at(e, block_at(e, i)->arena) != a) {
                     *wrong = "a list has a member that does not belong there";
                 }
             }

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MIB           (UINT64_C(1) << 20)
-#define SMALL_SHIFT   9  /* granule of a small arena: a unit */
-#define LARGE_SHIFT   20 /* of a large one: every block there is larger */
-#define BLOCK_ROOM    (UINT64_C(1) << 26)
-#define USE_ROOM      (UINT64_C(1) << 20)
-#define LARGE_SPACE   4 /* addresses of a large arena, in sizes of the device */
-#define AIM           1024
-#define POOL_PAGE     (8 * MIB) /* largest of private pools: many and small, and theirs alone */
+#define MIB         (UINT64_C(1) << 20)
+#define SMALL_SHIFT 9  /* granule of a small arena: a unit */
+#define LARGE_SHIFT 20 /* of a large one: every block there is larger */
+#define BLOCK_ROOM  (UINT64_C(1) << 26)
+#define USE_ROOM    (UINT64_C(1) << 20)
+#define LARGE_SPACE 4 /* addresses of a large arena, in sizes of the device */
+#define AIM         1024
+#define POOL_PAGE   (8 * MIB) /* largest of private pools: many and small, and theirs alone */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
@@ -28,8 +28,8 @@ uint64_t plim_engine_page(uint64_t live, uint64_t aim)
 
 struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
 {
-    struct plim_engine *e = mmap(NULL, sizeof *e, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct plim_engine *e =
+        mmap(NULL, sizeof *e, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (e == MAP_FAILED) {
         return NULL;
     }
@@ -103,8 +103,8 @@ void plim_engine_delete(struct plim_engine *e)
 
 static uint32_t bucket_of(const struct arena_key *key)
 {
-    uint64_t h = (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu + key->page +
-                 key->large;
+    uint64_t h = (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu +
+                 key->page + key->large;
     return (uint32_t)((h ^ (h >> 33)) % ARENA_BUCKETS);
 }
 
@@ -217,8 +217,7 @@ static uint32_t arena_open(struct plim_engine *e, const struct arena_key *key)
     e->arenas.n++;
     e->stats.arenas++;
     a->first = plim__mv_block_new(e);
-    *block_at(e, a->first) =
-        (struct block){.addr = a->base, .size = a->size, .arena = (uint16_t)i};
+    *block_at(e, a->first) = (struct block){.addr = a->base, .size = a->size, .arena = (uint16_t)i};
     plim__mv_block_void(e, a, a->first);
     arena_list(e, i, key);
     by_base_add(e, i);
@@ -577,8 +576,8 @@ void plim_engine_walk(const struct plim_engine *e,
         const struct arena *a = arena_at(e, k);
         for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
             const struct block *b = block_at(e, i);
-            struct plim_engine_view view = {
-                b->addr, b->size, b->requested, a->key.stream, a->key.pool, b->state, a->key.large};
+            struct plim_engine_view view = {b->addr,     b->size,  b->requested, a->key.stream,
+                                            a->key.pool, b->state, a->key.large};
             if (!see(ctx, &view)) {
                 return;
             }

@@ -17,36 +17,36 @@
 
 #include <plimsoll/engine.h>
 
-#define BIN_ROWS 36 /* row 0: sizes below 32 units; then one row for each power of two */
-#define BIN_COLS 32
+#define BIN_ROWS      36 /* row 0: sizes below 32 units; then one row for each power of two */
+#define BIN_COLS      32
 #define ARENA_BUCKETS 1024
-#define FENCES   8 /* outstanding ones of an arena */
+#define FENCES        8 /* outstanding ones of an arena */
 
 struct block { /* 64 bytes */
     uint64_t addr;
-    uint64_t size;      /* bytes */
-    uint64_t requested; /* LIVE, PENDING: as asked for */
-    uint32_t prev, next; /* in the arena, by address */
+    uint64_t size;        /* bytes */
+    uint64_t requested;   /* LIVE, PENDING: as asked for */
+    uint32_t prev, next;  /* in the arena, by address */
     uint32_t back, forth; /* FREE: free list; VOID: list of voids; unused records: forth */
     uint32_t fence;       /* FREE: the first fence behind its last free */
     uint32_t uses;        /* LIVE: first of the other streams, see struct use */
     uint16_t arena;
-    uint8_t state; /* enum plim_engine_state */
+    uint8_t state;    /* enum plim_engine_state */
     uint8_t row, col; /* FREE: where in the bins */
     uint8_t pad[11];
 };
 
 struct use { /* a stream that a live block is used on, or an event that a pending block waits for */
-    uint64_t what; /* stream, or event */
-    uint32_t next; /* of the same block; unused records: next unused */
+    uint64_t what;  /* stream, or event */
+    uint32_t next;  /* of the same block; unused records: next unused */
     uint32_t block; /* pending queue: the block */
 };
 
 /* A growing array in reserved address space: never moves, touched memory only. */
 struct table {
     void *base;
-    uint64_t room; /* records that fit */
-    uint32_t n;    /* records used, record 0 is nobody */
+    uint64_t room;   /* records that fit */
+    uint32_t n;      /* records used, record 0 is nobody */
     uint32_t unused; /* chain of records given back */
 };
 
@@ -61,8 +61,8 @@ struct arena {
     uint64_t base, size; /* addresses, bytes; size 0: not reserved */
     uint64_t page;       /* that of the key, at hand */
     uint32_t first;      /* block at base */
-    bool gone;         /* its pool was dropped: serves nobody, its free pages serve all */
-    uint32_t chain;    /* next arena of the same hash bucket */
+    bool gone;           /* its pool was dropped: serves nobody, its free pages serve all */
+    uint32_t chain;      /* next arena of the same hash bucket */
     uint8_t shift;     /* bytes of a granule, as a power of two: at most one block starts in each */
     uint32_t *starts;  /* granule -> live block that starts there, 0: none */
     uint64_t *handles; /* page -> handle of its memory; of VOID pages undefined */
@@ -81,16 +81,16 @@ struct arena {
 
 struct plim_engine {
     struct plim_engine_config config;
-    struct table blocks;  /* struct block */
-    struct table uses;    /* struct use */
-    struct table arenas;  /* struct arena; index 0 is one too */
-    uint32_t latest[2];   /* arena of the latest request, small and large */
-    uint32_t bucket[ARENA_BUCKETS]; /* stream, pool and size class -> newest arena */
+    struct table blocks;                  /* struct block */
+    struct table uses;                    /* struct use */
+    struct table arenas;                  /* struct arena; index 0 is one too */
+    uint32_t latest[2];                   /* arena of the latest request, small and large */
+    uint32_t bucket[ARENA_BUCKETS];       /* stream, pool and size class -> newest arena */
     uint16_t by_base[PLIM_ENGINE_ARENAS]; /* arenas in the order of their addresses */
     uint32_t n_by_base;
-    uint32_t pending;     /* first of the queue of uses that wait, oldest first */
+    uint32_t pending; /* first of the queue of uses that wait, oldest first */
     uint32_t pending_last;
-    uint32_t deferred;    /* PENDING blocks freed under capture, chained by `forth` */
+    uint32_t deferred; /* PENDING blocks freed under capture, chained by `forth` */
     uint64_t cap;
     struct plim_engine_stats stats;
 };

@@ -18,8 +18,8 @@
 
 #include "engine_int.h"
 
-#define BATCH      64 /* pages that change their place at once */
-#define LOOK_VOIDS 64 /* VOID runs that are considered */
+#define BATCH      64                  /* pages that change their place at once */
+#define LOOK_VOIDS 64                  /* VOID runs that are considered */
 #define FLOOR      (UINT64_C(4) << 20) /* bytes that reserved may always exceed live by */
 
 /* ---- fences --------------------------------------------------------------------------------------- */
@@ -125,7 +125,8 @@ static void loot_arena(struct plim_engine *e, struct arena *a, unsigned most, bo
                 uint64_t lo, hi;
                 next = b->forth;
                 plim__mv_whole_pages(a, b, &lo, &hi);
-                if (lo == hi || (b->fence >= a->fence.done && (!wait || !fence_wait(e, a, b->fence)))) {
+                if (lo == hi ||
+                    (b->fence >= a->fence.done && (!wait || !fence_wait(e, a, b->fence)))) {
                     continue;
                 }
                 take_pages(e, a, i, most - loot->n, loot);
@@ -333,10 +334,10 @@ static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
 /* ---- choosing the place -------------------------------------------------------------------------- */
 
 struct place {
-    uint32_t hole;        /* the VOID block */
-    uint64_t start;       /* of the request */
-    uint64_t lo, hi;      /* pages to fill */
-    bool before, behind;  /* FREE neighbours take part */
+    uint32_t hole;       /* the VOID block */
+    uint64_t start;      /* of the request */
+    uint64_t lo, hi;     /* pages to fill */
+    bool before, behind; /* FREE neighbours take part */
 };
 
 static uint32_t free_neighbour(const struct plim_engine *e, uint32_t i)
