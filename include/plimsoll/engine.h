@@ -64,8 +64,8 @@ struct plim_engine_config {
     uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
     uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
     uint64_t aim;        /* pages that live memory should make before they get larger; 0: 1024 */
-    double soft; /* reserved may exceed the highest live by this share at any time; 0: 0.043 */
-    double hard; /* and by this when no free page is idle yet; 0: 0.046 */
+    double soft; /* reserved may exceed the highest live by this share at any time; 0: 0.0445 */
+    double hard; /* and by this when no free page is idle yet; 0: 0.045 */
 };
 
 /* Figures. Bytes unless said otherwise. */

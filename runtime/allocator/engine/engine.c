@@ -42,10 +42,10 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
         e->config.aim = AIM;
     }
     if (e->config.soft <= 0) {
-        e->config.soft = 0.043;
+        e->config.soft = 0.0445;
     }
     if (e->config.hard < e->config.soft) {
-        e->config.hard = e->config.soft + 0.003;
+        e->config.hard = e->config.soft + 0.0005;
     }
     if (!plim__mv_table_open(&e->blocks, sizeof(struct block), BLOCK_ROOM) ||
         !plim__mv_table_open(&e->uses, sizeof(struct use), USE_ROOM) ||
