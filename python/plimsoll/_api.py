@@ -52,6 +52,7 @@ class Replay(TypedDict, total=False):
 
     schema: str
     conf: str
+    allocator: str
     capacity_bytes: Optional[int]
     events: int
     first_oom: Optional[Dict[str, int]]

@@ -65,7 +65,6 @@ void plim_json_replay_run(struct plim_jsonw *w, const struct plim_requests *requ
                           const struct plim_replay_result *result, const char *conf)
 {
     plim_jsonw_kv_text(w, "conf", conf);
-    plim_jsonw_kv_text(w, "allocator", setup->moving ? "plimsoll" : "pytorch");
     plim_jsonw_key(w, "capacity_bytes");
     if (setup->capacity > 0) {
         plim_jsonw_u64(w, setup->capacity);
@@ -162,6 +161,7 @@ void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *v,
     plim_jsonw_kv_text(w, "schema", "plimsoll.replay/1");
     plim_jsonw_kv_text(w, "torch_version", version);
     plim_jsonw_kv_text(w, "capacity_how", v->capacity_by);
+    plim_jsonw_kv_text(w, "allocator", v->setup->moving ? "plimsoll" : "pytorch");
     plim_json_replay_run(w, v->requests, v->setup, v->result, v->conf);
     failure(w, v);
     samples(w, v->result);
