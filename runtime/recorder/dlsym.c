@@ -10,22 +10,34 @@
 
 #include <dlfcn.h>
 
-/* What our dlsym answers; NULL: what the real one does. */
+#define NONE ((void *)-1)
+
+/* There is no such function, only our hook of it: NULL, and an error for dlerror. */
+static void *missing(const char *name)
+{
+    (void)plim__real_dlsym(RTLD_NEXT, name);
+    return NONE;
+}
+
+/* What our dlsym answers; NULL: what the real one does; NONE: nothing. */
 void *plim__dlsym_answer(void *handle, const char *name) __attribute__((visibility("hidden")));
 void *plim__dlsym_answer(void *handle, const char *name)
 {
     plim__find_dlsym();
-    if (handle == RTLD_NEXT || name == NULL || name[0] != 'c' || name[1] != 'u') {
+    if (name == NULL || name[0] != 'c' || name[1] != 'u') {
         return NULL;
     }
     unsigned call = plim__hook_named(name);
     if (call == 0) {
         return NULL;
     }
+    if (handle == RTLD_NEXT) {
+        return plim__real(call) != NULL ? NULL : missing(name);
+    }
     void *p = handle == RTLD_DEFAULT ? NULL : plim__real_dlsym(handle, name);
     if (handle == RTLD_DEFAULT || plim__own(p)) {
         /* A search that finds us first: there is such a function only if there is a real one. */
-        return plim__real(call) != NULL ? plim__function(call) : (void *)-1;
+        return plim__real(call) != NULL ? plim__function(call) : missing(name);
     }
     if (p == NULL) {
         return NULL;

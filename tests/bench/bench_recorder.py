@@ -21,6 +21,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 import simgpu_env  # noqa: E402
 
 RUNS = 7
+TORCH_RUNS = 12  # a process has its luck with addresses: it may be 2 % faster or slower throughout
 PAIRS = "200"  # rounds of 100 pairs of calls
 RING = str(1 << 18)  # events: all of a run find room
 KINDS = {"off": {"PLIMSOLL_RECORD": "0"}, "no stacks": {}, "cached stacks": {"PLIMSOLL_RECORD_STACKS": "cached"},
@@ -41,6 +42,10 @@ def small():
 def large():
     for i in range(5000):
         torch.empty(((i * 7919) % 64 + 1) << 20, dtype=torch.uint8, device="cuda")
+def driver():
+    for i in range(300):
+        torch.empty(((i * 7919) % 64 + 1) << 20, dtype=torch.uint8, device="cuda")
+        torch.cuda.empty_cache()
 def step():
     for _ in range(20):
         model(data).sum().backward()
@@ -48,7 +53,7 @@ def step():
         optimizer.zero_grad()
 best = {}
 for _ in range(7):
-    for loop in (small, large, step):
+    for loop in (small, large, step, driver):
         begin = time.process_time()
         loop()
         best[loop.__name__] = min(best.get(loop.__name__, 9e9), time.process_time() - begin)
@@ -77,10 +82,10 @@ def run(command, env, build, kind):
     return done.stdout.decode()
 
 
-def in_turns(command, env, build, kinds, read):
+def in_turns(command, env, build, kinds, read, runs=RUNS):
     """Least figure of each loop: {kind: {loop: figure}}."""
     best = {kind: {} for kind in kinds}
-    for _ in range(RUNS):
+    for _ in range(runs):
         for kind in kinds:
             for name, figure in read(run(command, env, build, kind)).items():
                 best[kind][name] = min(best[kind].get(name, 9e18), figure)
@@ -109,13 +114,14 @@ def torch_loops(build):
     python = subprocess.run([str(HERE.parent.parent / "tools" / "oracle_env.sh")], stdout=subprocess.PIPE, check=True)
     env = simgpu_env.environment(build, gpu="24GiB")
     best = in_turns([python.stdout.decode().strip(), "-c", TORCH], env, build, [None, "no stacks", "cached stacks"],
-                    json.loads)
+                    json.loads, TORCH_RUNS)
     good = True
     for kind in ("no stacks", "cached stacks"):
         for name, bare in best[None].items():
             ratio = best[kind][name] / bare
-            good &= ratio < TORCH_LIMIT
-            print(f"torch {name:8} {kind:14} {bare:.4f} s x{ratio:.4f}{'' if ratio < TORCH_LIMIT else '  TOO SLOW'}")
+            over = ratio >= TORCH_LIMIT and name != "driver"  # whose calls cost nothing here but what is added
+            good &= not over
+            print(f"torch {name:8} {kind:14} {bare:.4f} s x{ratio:.4f}{'  TOO SLOW' if over else ''}")
     return good
 
 

@@ -303,6 +303,21 @@ class RecorderTest(unittest.TestCase):
             subprocess.run(["/bin/ls", "/"], env=session.env, check=True, stdout=subprocess.DEVNULL, timeout=60)
             self.assertEqual(os.listdir(session.dir), [])
 
+    def test_functions_that_are_nowhere_are_not_found(self):
+        """without a driver a search for its functions fails as it does without us, and dlerror says so"""
+        code = """if True:
+            import ctypes
+            c = ctypes.CDLL(None)
+            c.dlsym.restype, c.dlsym.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+            c.dlerror.restype = ctypes.c_char_p
+            for name in (b"cudaMalloc", b"cuMemAlloc_v2", b"strlen"):
+                print(c.dlsym(None, name) is not None, name in (c.dlerror() or b""))
+            """
+        with Session("linked") as session:
+            done = subprocess.run([sys.executable, "-c", code], env=session.env, capture_output=True, timeout=60)
+            self.assertEqual(done.stdout.split(), [b"False", b"True", b"False", b"True", b"True", b"False"],
+                             done.stderr.decode())
+
 
 class SymbolsTest(unittest.TestCase):
     def test_nothing_but_hooks_is_exported(self):
