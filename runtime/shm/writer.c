@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h> /* rename */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -144,8 +145,9 @@ static bool name_file(char path[PATH_MAX], const char *dir, const char *dot,
     return true;
 }
 
-/* Give the file its name: that of the first program that is free. `from` leads to the file. */
-static int publish(struct plim_shm_head *head, const char *from, const char *dir)
+/* Give the file its name: that of the first program that is free. `from` leads to the file; when it is
+ * hidden, a file system without hard links will do too. */
+static int publish(struct plim_shm_head *head, const char *from, bool hidden, const char *dir)
 {
     char path[PATH_MAX];
     for (head->program = 0; head->program < PROGRAMS; head->program++) {
@@ -155,8 +157,9 @@ static int publish(struct plim_shm_head *head, const char *from, const char *dir
         if (linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0) {
             return 0;
         }
-        if (errno != EEXIST) {
-            return -errno;
+        int error = errno;
+        if (error != EEXIST && access(path, F_OK) != 0) {
+            return hidden && rename(from, path) == 0 ? 0 : -error;
         }
     }
     return -EEXIST;
@@ -174,7 +177,7 @@ static int make(struct plim_shm_writer *writer, const struct plim_shm_sizes *siz
         if (!name_file(from, dir, ".", head)) {
             return -EINVAL;
         }
-        (void)unlink(from); /* of this process, as a program that did not come to an end with it */
+        (void)unlink(from); /* of an earlier program of this process */
         fd = open(from, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
     } else {
         fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -186,7 +189,7 @@ static int make(struct plim_shm_writer *writer, const struct plim_shm_sizes *siz
         (void)plim__shm_put_number(from + strlen(from), (uint64_t)fd);
     }
     int rc = fill(writer, fd, head, calls);
-    rc = rc == 0 ? publish(writer->head, from, dir) : rc;
+    rc = rc == 0 ? publish(writer->head, from, hidden, dir) : rc;
     if (hidden) {
         (void)unlink(from);
     }
