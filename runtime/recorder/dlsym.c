@@ -111,5 +111,6 @@ __asm__(".text\n"
         "    .cfi_endproc\n"
         ".size dlsym, . - dlsym\n");
 #else
+// cppcheck-suppress preprocessorErrorDirective
 #    error "dlsym is written for x86-64 and aarch64"
 #endif

@@ -108,7 +108,7 @@ void plim__varint_put(struct plim_buf *out, uint64_t v);
 
 static inline uint64_t plim__zigzag(int64_t v)
 {
-    return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+    return ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0);
 }
 
 static inline int64_t plim__unzigzag(uint64_t v)

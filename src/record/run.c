@@ -66,7 +66,9 @@ static enum plim_status make_environment(const struct plim_record_setup *setup, 
     const char *recorder;
     PLIM_TRY(find_recorder(arena, &recorder, err));
     enum plim_status st = plim_env_copy(&env, arena, err);
-    PLIM_TRY_GOTO(st, st, done);
+    if (st != PLIM_OK) {
+        goto done;
+    }
     PLIM_TRY_GOTO(st, plim_env_put_first(&env, "LD_PRELOAD", recorder, err), done);
     PLIM_TRY_GOTO(st, plim_env_put(&env, "PLIMSOLL_RECORD_DIR", folder, err), done);
     if (setup->stacks) {
