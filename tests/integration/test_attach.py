@@ -165,7 +165,7 @@ class TogetherTest(AttachCase):
         (self.folder / "sitecustomize.py").write_text("print('own')")
         result = subprocess.run([plimtest.PROGRAM, "record", "-o", str(self.folder / "t.plt"), "--", self.python,
                                  str(HERE / "attach_programs.py"), "worker"], capture_output=True, timeout=300,
-                                env=env, check=False)
+                                env=env, check=False, cwd=self.folder)
         err = result.stderr.decode()
         self.assertEqual(result.returncode, 0, err[-3000:])
         self.assertEqual(result.stdout, b"own\n")
