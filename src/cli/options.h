@@ -42,7 +42,7 @@
       "show, list, finish or pack what a failure left behind")                                     \
     X(record, "-- CMD [ARG...]", 0, PLIM_VERB_ANY_ARGS, PLIM_VERB_COMMAND,                         \
       "record every call that moves device memory, with its caller")                               \
-    X(plan, "MODEL -- ENGINE_FLAGS", 0, PLIM_VERB_ANY_ARGS, 0,                                      \
+    X(plan, "MODEL -- ENGINE_FLAGS", 0, PLIM_VERB_ANY_ARGS, 0,                                     \
       "say whether an engine will serve a model on a card, and what it will report")               \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
@@ -232,7 +232,7 @@
     X(S, side_edges, TEXT, "side-edges", 0, "N,N,...", NULL,                                       \
       "pictures: round both sides up to these pixels")                                             \
     X(S, denoising_steps, COUNT, "denoising-steps", 0, "N", NULL, "pictures: steps (28)")          \
-    X(S, adapters, COUNT, "adapters", 0, "N", NULL, "LoRA adapters that requests ask for")         \
+    X(S, adapters, COUNT, "adapters", 0, "N", NULL, "adapters (LoRA) that requests ask for")       \
     X(S, adapters_held, COUNT, "adapters-held", 0, "N", NULL,                                      \
       "adapters at once on the device (8)")                                                        \
     X(S, adapter_rank, COUNT, "adapter-rank", 0, "N", NULL, "rank of the adapters (16)")           \
@@ -307,8 +307,7 @@
       "do not record the history of PyTorch's allocator, nor a snapshot when it fails")            \
     X(S, incidents, TEXT, "incidents", 0, "DIR", NULL,                                             \
       "folder for what a failure leaves behind (default plimsoll-incidents)")                      \
-    X(S, no_incidents, FLAG, "no-incidents", 0, NULL, NULL,                                        \
-      "leave nothing behind but the trace")                                                        \
+    X(S, no_incidents, FLAG, "no-incidents", 0, NULL, NULL, "leave nothing behind but the trace")  \
     X(S, keep_private, FLAG, "keep-private", 0, NULL, NULL,                                        \
       "in incidents leave paths, names, arguments and secrets as they are")                        \
     X(S, quiet, FLAG, "quiet", 'q', NULL, NULL, "no summary at the end")
@@ -330,7 +329,7 @@
       "memory of the card that other processes hold (default 0)")
 
 #define PLIM_OPTIONS_PLAN_TRAFFIC(X, S)                                                            \
-    X(S, traffic, TEXT, "traffic", 0, "FILE", NULL,                                                \
+    X(S, traffic, TEXT, "traffic", 't', "FILE", NULL,                                              \
       "requests to serve: Azure, BurstGPT, Mooncake, Bailian, CSV or JSON lines")                  \
     X(S, prompt, COUNT, "prompt", 0, "TOKENS", NULL, "mean tokens of a prompt")                    \
     X(S, output_tokens, COUNT, "output-tokens", 0, "TOKENS", NULL, "mean tokens of an answer")     \
@@ -347,14 +346,14 @@
     PLIM_OPTIONS_PLAN_TRAFFIC(X, S)                                                                \
     X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
       "allocator settings of the engine's process, as in PYTORCH_ALLOC_CONF")                      \
-    X(S, assume, TEXT, "assume", 0, "NAME", NULL,                                                  \
-      "treat an unknown architecture like this one")                                               \
+    X(S, assume, TEXT, "assume", 0, "NAME", NULL, "treat an unknown architecture like this one")   \
     X(S, largest_context, FLAG, "largest-context", 0, NULL, NULL, "also say the longest context")  \
     X(S, largest_batch, FLAG, "largest-batch", 0, NULL, NULL,                                      \
       "also say how many requests run at once, of the traffic's or the longest length")            \
     X(S, smallest_gpu, FLAG, "smallest-gpu", 0, NULL, NULL,                                        \
       "also say the smallest card known by name that serves this")                                 \
-    X(S, replicas, FLAG, "replicas", 0, NULL, NULL, "also say how many replicas the traffic needs") \
+    X(S, replicas, FLAG, "replicas", 0, NULL, NULL,                                                \
+      "also say how many replicas the traffic needs")                                              \
     X(S, calibrate, TEXT, "calibrate", 0, "FILE", NULL,                                            \
       "compare with the log of a start of the engine (or its /metrics) and keep the difference "   \
       "for this host")                                                                             \

@@ -44,7 +44,7 @@ class DoctorTest(unittest.TestCase):
 
     def test_without_a_gpu_it_says_so_and_exits_with_0(self):
         """without a GPU it says what is missing, and that is not an error"""
-        checks = self.doctor("--check", PATH=self.python())
+        checks = self.doctor("--check", LD_LIBRARY_PATH="", PATH=self.python())
         if checks["gpu.nvml"][0]["status"] == "ok":
             self.skipTest("this machine has a driver")
         self.assertEqual(checks["gpu.nvml"][0]["status"], "missing")
@@ -110,7 +110,7 @@ class DoctorTest(unittest.TestCase):
 
     def test_two_equal_settings_are_fine(self):
         """the same settings under both names are no warning"""
-        checks = self.doctor("--check", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
+        checks = self.doctor("--check", LD_LIBRARY_PATH="", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
                              PYTORCH_ALLOC_CONF="expandable_segments:True", PATH=self.python(torch="2.14.1"))
         self.assertEqual(checks["alloc.names"][0]["status"], "ok")
 
