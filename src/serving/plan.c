@@ -146,6 +146,20 @@ static uint64_t errors(const struct plim_plan *p)
     return sum;
 }
 
+static const char *setting_text(struct plim_arena *arena, const struct plim_vllm_settings *set)
+{
+    if (set->too_long != 0) {
+        return plim_arena_sayf(arena,
+                               "The engine refuses --max-model-len %" PRIu64
+                               ": the model's own is %" PRIu64 ".",
+                               set->max_model_len, set->too_long);
+    }
+    return plim_arena_sayf(arena,
+                           "The engine refuses --max-num-batched-tokens (%" PRIu64
+                           ") below --max-num-seqs (%" PRIu64 ").",
+                           set->batched_tokens, set->seqs);
+}
+
 /* What the engine says when it refuses. */
 static const char *refusal_text(struct plim_arena *arena, const struct plim_plan *p)
 {
@@ -185,10 +199,7 @@ static const char *refusal_text(struct plim_arena *arena, const struct plim_plan
                                "rest on the card.",
                                GIB(s->num_blocks * s->block_bytes));
     case PLIM_VLLM_NO_SETTING:
-        return plim_arena_sayf(arena,
-                               "The engine refuses --max-model-len %" PRIu64
-                               ": the model's own is %" PRIu64 ".",
-                               s->settings.max_model_len, s->settings.too_long);
+        return setting_text(arena, &s->settings);
     default:
         return NULL;
     }
@@ -207,6 +218,11 @@ static enum plim_plan_limit refusal_limit(enum plim_vllm_refusal refusal)
         [PLIM_VLLM_NO_SETTING] = PLIM_PLAN_LIMIT_SETTING,
     };
     return limits[refusal];
+}
+
+bool plim__plan_setting_refused(const struct plim_vllm_settings *set)
+{
+    return set->too_long != 0 || set->batched_tokens < set->seqs;
 }
 
 /* Bytes that are missing (negative) or left. */
@@ -276,7 +292,7 @@ void plim__plan_judge(struct plim_arena *arena, struct plim_plan *p)
         p->peak_bytes > card->total) {
         s->refusal = PLIM_VLLM_NO_CACHE;
     }
-    if (s->refusal == PLIM_VLLM_STARTS && s->settings.too_long != 0) {
+    if (s->refusal == PLIM_VLLM_STARTS && plim__plan_setting_refused(&s->settings)) {
         s->refusal = PLIM_VLLM_NO_SETTING;
     }
     p->fits = s->refusal == PLIM_VLLM_STARTS;

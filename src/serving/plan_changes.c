@@ -80,7 +80,7 @@ static const char *filled(struct plim_arena *arena, const struct plim_plan *p,
 static bool serves(const struct plim_plan *p, const struct plim_vllm_start *s)
 {
     const struct plim_plan_traffic *t = &p->request->traffic;
-    if (s->refusal != PLIM_VLLM_STARTS || s->settings.too_long != 0) {
+    if (s->refusal != PLIM_VLLM_STARTS || plim__plan_setting_refused(&s->settings)) {
         return false;
     }
     double wanted = plim__plan_wanted(t);

@@ -261,6 +261,111 @@ static void traffic_that_asks_for_more_than_fits_is_refused(void **state)
     plim_arena_fini(&w.arena);
 }
 
+#define DEEPSEEK                                                                                   \
+    "{\"architectures\":[\"DeepseekV2ForCausalLM\"],\"model_type\":\"deepseek_v2\","               \
+    "\"hidden_size\":2048,\"intermediate_size\":10944,\"moe_intermediate_size\":1408,"             \
+    "\"num_hidden_layers\":4,\"first_k_dense_replace\":1,\"num_attention_heads\":16,"              \
+    "\"num_key_value_heads\":16,\"n_shared_experts\":2,\"n_routed_experts\":8,"                    \
+    "\"num_experts_per_tok\":2,\"kv_lora_rank\":512,\"qk_rope_head_dim\":64,"                      \
+    "\"qk_nope_head_dim\":128,\"v_head_dim\":128,\"vocab_size\":32000,"                            \
+    "\"max_position_embeddings\":32768,\"torch_dtype\":\"bfloat16\"}"
+
+static bool has_rule(const struct plim_plan *plan, const char *id)
+{
+    for (uint32_t i = 0; i < plan->n_rules; i++) {
+        if (strcmp(plan->rules[i]->id, id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each rule, met by the flags in its row and not without them. */
+static void every_rule_is_met_by_its_flags_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id, *config, *settings, *words[3];
+        uint64_t external;
+    } rows[] = {
+        {"expandable-segments-sleep",
+         LLAMA,
+         "expandable_segments:True",
+         {"--enable-sleep-mode"},
+         0},
+        {"expandable-segments-custom-all-reduce",
+         LLAMA,
+         "expandable_segments:True",
+         {"-tp", "2"},
+         0},
+        {"expandable-segments-kv-connector",
+         LLAMA,
+         "expandable_segments:True",
+         {"--kv-transfer-config", "{}"},
+         0},
+        {"kv-bytes-unchecked", LLAMA, "", {"--kv-cache-memory-bytes", "20000000000"}, 0},
+        {"utilization-neighbours", LLAMA, "", {NULL}, PLIM_GIB},
+        {"utilization-full", LLAMA, "", {"--gpu-memory-utilization", "0.98"}, 0},
+        {"hybrid-manager-off", GEMMA, "", {"--disable-hybrid-kv-cache-manager"}, 0},
+        {"kv-heads-replicated", LLAMA, "", {"-tp", "16"}, 0},
+        {"latent-replicated", DEEPSEEK, "", {"-tp", "2"}, 0},
+        {"batch-below-seqs", LLAMA, "", {"--max-num-batched-tokens=128", "--max-num-seqs=256"}, 0},
+        {"logprobs-v1", LLAMA, "", {"VLLM_USE_V2_MODEL_RUNNER=0"}, 0},
+    };
+    for (size_t i = 0; i < PLIM_COUNT_OF(rows); i++) {
+        struct world w;
+        open_world(&w, rows[i].config, "h100-80gb");
+        MAKE(&w, "--max-model-len=4096", "--enforce-eager");
+        assert_false(has_rule(&w.plan, rows[i].id));
+        const char *words[5];
+        size_t n = 0;
+        for (size_t k = 0; k < 3 && rows[i].words[k] != NULL; k++) {
+            words[n++] = rows[i].words[k];
+        }
+        words[n++] = "--max-model-len=4096";
+        words[n++] = "--enforce-eager";
+        w.request.settings = rows[i].settings;
+        w.request.card.external = rows[i].external;
+        w.request.words = words;
+        w.request.n_words = n;
+        assert_ok(plim_plan_make(&w.arena, &w.request, &w.plan, NULL));
+        if (!has_rule(&w.plan, rows[i].id)) {
+            fail_msg("%s is not met", rows[i].id);
+        }
+        plim_arena_fini(&w.arena);
+    }
+}
+
+static void a_setting_that_the_engine_refuses_does_not_fit(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w, LLAMA, "h100-80gb");
+    MAKE(&w, "--enforce-eager", "--max-model-len=8192", "--max-num-batched-tokens=512",
+         "--max-num-seqs=1024");
+    assert_false(w.plan.fits);
+    assert_int_equal(w.plan.limit, PLIM_PLAN_LIMIT_SETTING);
+    assert_non_null(strstr(w.plan.why, "(512) below --max-num-seqs (1024)"));
+    assert_int_equal(w.plan.n_changes, 3);
+    MAKE(&w, "--enforce-eager", "--max-num-batched-tokens=512"); /* the default follows */
+    assert_true(w.plan.fits);
+    plim_arena_fini(&w.arena);
+}
+
+static void heads_of_256_take_larger_blocks_on_capability_10(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w, GEMMA, "b200-180gb");
+    MAKE(&w, "--enforce-eager");
+    assert_int_equal(w.plan.start.settings.block_size, 128);
+    plim_arena_fini(&w.arena);
+    open_world(&w, LLAMA, "b200-180gb");
+    MAKE(&w, "--enforce-eager");
+    assert_int_equal(w.plan.start.settings.block_size, 16);
+    plim_arena_fini(&w.arena);
+}
+
 static void unsafe_combinations_are_named(void **state)
 {
     (void)state;
@@ -413,6 +518,9 @@ int main(void)
         cmocka_unit_test(changes_are_planned_and_fit),
         cmocka_unit_test(traffic_that_asks_for_more_than_fits_is_refused),
         cmocka_unit_test(unsafe_combinations_are_named),
+        cmocka_unit_test(every_rule_is_met_by_its_flags_alone),
+        cmocka_unit_test(a_setting_that_the_engine_refuses_does_not_fit),
+        cmocka_unit_test(heads_of_256_take_larger_blocks_on_capability_10),
         cmocka_unit_test(slices_are_cards_of_their_own),
         cmocka_unit_test(a_card_given_by_numbers_is_like_one_with_the_same),
         cmocka_unit_test(a_file_without_a_class_is_planned_by_its_type),
