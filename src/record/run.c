@@ -226,7 +226,10 @@ static enum plim_status loop_until_over(struct loop *l, struct plim_err *err)
         st = turn(l, err);
     } while (st == PLIM_OK && !finished(l));
     /* Trouble of our own must not end the command: without a reader it goes on as well. */
-    while (!l->ended && waitpid(l->pid, &l->status, 0) < 0 && errno == EINTR) {
+    while (!l->ended) {
+        struct pollfd fd = {.fd = l->signals, .events = POLLIN};
+        (void)poll(&fd, 1, -1);
+        read_signals(l);
     }
     return st;
 }
