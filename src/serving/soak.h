@@ -16,7 +16,8 @@
  * Workloads (docs/design/soak.md says which parts were compared with real programs entry by entry):
  *   paged      vLLM: one pool of KV blocks taken at start, chunked prefill under a token budget,
  *              preemption of the last request by recompute, decode steps from captured CUDA graphs or
- *              eager. Pictures go through the vision encoder first
+ *              eager. Pictures go through the vision encoder first; prefixes that the traffic's hashes
+ *              name are found in free blocks that still hold them
  *   dynamic    Hugging Face: batches that start together, padded to the longest prompt or to edges; KV
  *              grown by concatenation each step; a batch ends with its longest answer
  *   pictures   image generation: denoising steps over the latent, then the decoder; one at a time
