@@ -15,6 +15,7 @@
 
 #include "shm/writer.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,7 @@
 #include <unistd.h>
 
 #define KILL_WITHIN_US 4000
+#define MOST_FILES     64
 
 static uint64_t now_ns(void)
 {
@@ -130,6 +132,21 @@ static pid_t start_one(const char *folder, uint64_t i)
     return pid;
 }
 
+/* Rings of dead processes that are not read yet take memory: no more of them than the reader keeps up with. */
+static bool reader_is_behind(void)
+{
+    const char *dir = getenv("PLIMSOLL_RECORD_DIR"); // NOLINT(concurrency-mt-unsafe)
+    DIR *d = dir != NULL ? opendir(dir) : NULL;
+    unsigned n = 0;
+    while (d != NULL && readdir(d) != NULL) {
+        n++;
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    return n > MOST_FILES;
+}
+
 /* Each slot holds a process that has its moment of death chosen when it is born. */
 static int kill_many(const char *folder, uint64_t n, unsigned parallel)
 {
@@ -141,7 +158,7 @@ static int kill_many(const char *folder, uint64_t n, unsigned parallel)
     parallel = parallel > 64 ? 64 : parallel;
     while (killed < n) {
         for (unsigned i = 0; i < parallel; i++) {
-            if (slots[i].pid == 0 && started < n) {
+            if (slots[i].pid == 0 && started < n && !reader_is_behind()) {
                 slots[i].pid = start_one(folder, started++);
                 slots[i].die_ns = now_ns() + next_random() % (KILL_WITHIN_US * UINT64_C(1000));
             } else if (slots[i].pid != 0 && now_ns() >= slots[i].die_ns) {

@@ -203,7 +203,7 @@ class KillTest(RecordCase):
         most = self.most_files(process, session)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual((process.returncode, int(out)), (0, KILLS), err)
-        self.assertLess(most, max(200, KILLS // 10), "files of dead processes pile up")
+        self.assertLess(most, 100, "files of dead processes pile up")
         self.assertFalse(session.exists())
         found = self.check(toys="toys")
         self.assertGreater(found["processes"], KILLS // 2)
