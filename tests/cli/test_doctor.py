@@ -31,6 +31,7 @@ class DoctorTest(unittest.TestCase):
         return f"{self.folder.name}:/usr/bin:/bin"
 
     def doctor(self, *args, code=0, **env):
+        env.setdefault("LD_LIBRARY_PATH", "")  # the test runner has the fakes on it
         result = plimtest.run("doctor", "--format", "json", *args, **env)
         self.assertEqual(result.returncode, code, result.stderr)
         document = json.loads(result.stdout)
