@@ -155,7 +155,7 @@
     X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
       "allocator settings as in PYTORCH_ALLOC_CONF (default: those of the recording)")             \
     X(S, allocator, CHOICE, "allocator", 0, "pytorch|plimsoll", "pytorch",                         \
-      "PyTorch's caching allocator, or the one of libplimsoll_alloc.so, which moves pages")        \
+      "the caching allocator of PyTorch, or that of libplimsoll_alloc.so, which moves pages")      \
     PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
     X(S, start, CHOICE, "start", 0, "as-was|anew", "as-was",                                       \
       "a history that begins in the middle starts with the heap as it was, or with its live "      \
