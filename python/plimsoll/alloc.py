@@ -16,15 +16,16 @@ place for the first two. use() has none of these limits.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
-
-if TYPE_CHECKING:
-    import torch
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 __all__ = ["install", "installed", "library", "memory_stats", "reset_peak_memory_stats", "settings", "snapshot", "use"]
+
+# As PyTorch takes them: an index, a torch.device, a name, None for the current one.
+Device = Any
 
 # Method of torch._C._cuda_CUDAAllocator to function of the library.
 HOOKS = {
@@ -74,6 +75,10 @@ def library() -> str:
 
 
 _loaded: List[ctypes.CDLL] = []
+
+
+def _torch() -> Any:
+    return importlib.import_module("torch")
 
 
 def _library() -> ctypes.CDLL:
@@ -134,8 +139,7 @@ def install(mode: str = "stitch", **options: Any) -> None:
     """Give all device memory of this process to the allocator. options: as settings(). Before the first use of CUDA,
     once. Errors: ValueError for the settings; RuntimeError when CUDA is in use; plimsoll.Unsupported."""
     environment = settings(mode, **options) if options or mode != "stitch" else {}
-    import torch
-
+    torch = _torch()
     if _global:
         raise RuntimeError("the allocator is installed already; it cannot be changed")
     if torch.cuda.is_initialized():
@@ -157,8 +161,7 @@ def use(device: Optional[int] = None) -> Any:
     """A context manager: device memory that this thread allocates inside comes from the allocator, as the segments of
     a torch.cuda.MemPool. The pool lives as long as the process. Settings come from PLIMSOLL_ALLOC_*.
     Errors: RuntimeError when the whole process uses the allocator, or PyTorch has no MemPool; plimsoll.Unsupported."""
-    import torch
-
+    torch = _torch()
     if _global:
         raise RuntimeError("the whole process uses the allocator already")
     if not hasattr(torch.cuda, "MemPool"):
@@ -169,16 +172,15 @@ def use(device: Optional[int] = None) -> Any:
     return torch.cuda.use_mem_pool(_pools[1], device)
 
 
-def _current(device: Union[int, "torch.device", None]) -> int:
+def _current(device: Device) -> int:
     if isinstance(device, int):
         return device
-    import torch
-
+    torch = _torch()
     index = None if device is None else torch.device(device).index
-    return torch.cuda.current_device() if index is None else index
+    return int(torch.cuda.current_device() if index is None else index)
 
 
-def figures(device: Union[int, "torch.device", None] = None) -> Dict[str, int]:
+def figures(device: Device = None) -> Dict[str, int]:
     """The library's own figures of a device (include/plimsoll/alloc.h); empty when it has not been used."""
     stats = _Stats()
     if not _library().plimsoll_alloc_stats(_current(device), ctypes.byref(stats), ctypes.sizeof(stats)):
@@ -186,7 +188,7 @@ def figures(device: Union[int, "torch.device", None] = None) -> Dict[str, int]:
     return {name: getattr(stats, name) for name in FIGURES[1:]}
 
 
-def memory_stats(device: Union[int, "torch.device", None] = None) -> Dict[str, int]:
+def memory_stats(device: Device = None) -> Dict[str, int]:
     """What torch.cuda.memory_stats() would say, under its names, as far as it applies; bytes unless the name says
     otherwise. Keys that mean nothing here are absent."""
     f = figures(device)
@@ -208,7 +210,7 @@ def memory_stats(device: Union[int, "torch.device", None] = None) -> Dict[str, i
     return out
 
 
-def reset_peak_memory_stats(device: Union[int, "torch.device", None] = None) -> None:
+def reset_peak_memory_stats(device: Device = None) -> None:
     """As torch.cuda.reset_peak_memory_stats()."""
     _library().plimsoll_alloc_reset_peaks(_current(device))
 
@@ -246,7 +248,7 @@ def _segments(device: int) -> List[Dict[str, Any]]:
     return segments
 
 
-def snapshot(path: Union[str, "os.PathLike[str]"], device: Union[int, "torch.device", None] = None) -> None:
+def snapshot(path: Union[str, "os.PathLike[str]"], device: Device = None) -> None:
     """Write the blocks of a device in the layout of torch.cuda.memory._dump_snapshot(), which `plimsoll diagnose` and
     pytorch.org/memory_viz read. There is no history in it. Errors: OSError."""
     content = {"segments": _segments(_current(device)), "device_traces": [],
@@ -276,7 +278,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    # The module that others import, not the copy that -m made.
-    from plimsoll import alloc
-
-    sys.exit(alloc.main(sys.argv[1:]))
+    # By the module that others import, not by the copy that -m made.
+    sys.exit(importlib.import_module("plimsoll.alloc").main(sys.argv[1:]))

@@ -201,7 +201,7 @@
       "card by name, as dryrun --list-gpus shows them")                                            \
     X(S, device_memory, SIZE, "device-memory", 0, "SIZE", NULL, "memory of the device instead")    \
     X(S, external, SIZE, "external", 0, "SIZE", NULL,                                              \
-      "memory of it used outside the allocator (default: a context on the card)")                                  \
+      "memory of it used outside the allocator (default: a context on the card)")                  \
     X(S, torch_version, TEXT, "torch-version", 0, "VERSION", NULL,                                 \
       "imitate this release of PyTorch, 2.1 to 2.14 (default: the latest)")                        \
     X(S, rate, REAL, "rate", 0, "FACTOR", NULL, "let requests come so much faster: 2 is twice")    \

@@ -33,8 +33,8 @@ struct plim_replay_setup {
     uint64_t external;            /* bytes of it used by others */
     double scale; /* requests that are freed again grow by this factor; 0 or 1: none */
     enum plim_replay_start start;
-    bool go_on;     /* behind the first failure */
-    bool moving;    /* on Plimsoll's allocator (alloc/moving.h): conf does not matter, start is ANEW */
+    bool go_on;  /* behind the first failure */
+    bool moving; /* on Plimsoll's allocator (alloc/moving.h): conf does not matter, start is ANEW */
     uint64_t until; /* end after so many allocation requests; 0: run all */
 };
 

@@ -90,8 +90,9 @@ static void budget(struct plim_buf *out, const struct plim_plan *p,
 {
     const struct plim_vllm_start *s = &p->start;
     char tokens[32], blocks[32], line[96];
-    if (p->request->engine != PLIM_ENGINE_VLLM || s->refusal == PLIM_VLLM_NO_FREE || s->refusal == PLIM_VLLM_NO_LOAD ||
-        s->refusal == PLIM_VLLM_NO_PROFILE || s->settings.kv_bytes != 0) {
+    if (p->request->engine != PLIM_ENGINE_VLLM || s->refusal == PLIM_VLLM_NO_FREE ||
+        s->refusal == PLIM_VLLM_NO_LOAD || s->refusal == PLIM_VLLM_NO_PROFILE ||
+        s->settings.kv_bytes != 0) {
         return;
     }
     plim_text_heading(out, "The engine's budget", style);
