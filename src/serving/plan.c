@@ -67,7 +67,7 @@ static void add_outside(struct plim_plan *p)
     }
     const struct plim_calibration *c = r->calibration;
     if (c != NULL) {
-        add(p, (struct plim_plan_line){"outside", "outside the allocator, as measured on this host",
+        add(p, (struct plim_plan_line){"outside", "outside the allocator, measured on this host",
                                        c->outside_bytes > 0 ? (uint64_t)c->outside_bytes : 0,
                                        plim_max_u64(c->spread_bytes, 16 * PLIM_MIB),
                                        PLIM_PLAN_MEASURED, PLIM_PLAN_REST,
