@@ -99,8 +99,8 @@ static uint64_t cost_of(const struct plim_tune_run *r)
 
 int plim__tune_compare(const struct plim_tune_run *a, const struct plim_tune_run *b)
 {
-    bool fits_a = !a->result.failed && a->result.start_failed == 0;
-    bool fits_b = !b->result.failed && b->result.start_failed == 0;
+    bool fits_a = plim_tune_run_fits(a);
+    bool fits_b = plim_tune_run_fits(b);
     int order = (int)fits_b - (int)fits_a;
     if (order == 0 && !fits_a) {
         order = order_u64(b->result.allocs, a->result.allocs);
@@ -156,11 +156,6 @@ static void rank(struct plim_tune *tune)
     }
 }
 
-static bool run_fits(const struct plim_tune_run *r)
-{
-    return !r->result.failed && r->result.start_failed == 0;
-}
-
 /* ---- the recommendation ---------------------------------------------------------------------------- */
 
 static const char *bytes_text(struct plim_tune *tune, uint64_t bytes)
@@ -203,8 +198,8 @@ static void say_no_setting_helps(struct plim__tuner *t)
 /* Worth a change: it fits where the present settings do not, or needs 2 % less, or stalls far less. */
 static bool worth_it(const struct plim_tune_run *now, const struct plim_tune_run *best)
 {
-    if (!run_fits(now)) {
-        return run_fits(best);
+    if (!plim_tune_run_fits(now)) {
+        return plim_tune_run_fits(best);
     }
     uint64_t need_now = now->need ? now->need : now->result.peak.reserved;
     uint64_t need_best = best->need ? best->need : best->result.peak.reserved;
@@ -221,7 +216,7 @@ static void say_recommendation(struct plim__tuner *t, const struct plim_tune_run
     struct plim_tune *tune = t->tune;
     struct plim_arena *a = &tune->arena;
     const char *before =
-        run_fits(now)
+        plim_tune_run_fits(now)
             ? plim_arena_sayf(a, "%s would need %s", name_of(now),
                               bytes_text(tune, now->need ? now->need : now->result.peak.reserved))
             : plim_arena_sayf(a, "with %s allocation %" PRIu64 " of %" PRIu64 " fails",
@@ -249,9 +244,9 @@ static void recommend(struct plim__tuner *t)
     struct plim_tune *tune = t->tune;
     const struct plim_tune_run *best = &tune->runs.items[0];
     const struct plim_tune_run *now = &tune->runs.items[tune->recorded];
-    tune->needed = !run_fits(now) || now->result.num_alloc_retries > 0;
-    tune->fresh_start_fits = !t->q->complete && run_fits(now);
-    if (!run_fits(best)) {
+    tune->needed = !plim_tune_run_fits(now) || now->result.num_alloc_retries > 0;
+    tune->fresh_start_fits = !t->q->complete && plim_tune_run_fits(now);
+    if (!plim_tune_run_fits(best)) {
         say_no_setting_helps(t);
         return;
     }
@@ -294,7 +289,7 @@ static enum plim_status finals(struct plim__tuner *t, struct plim_err *err)
     uint32_t runs[FINALISTS + 1];
     size_t n = 0;
     for (uint32_t i = 0; i < t->tune->runs.n && n <= FINALISTS; i++) {
-        if (run_fits(&t->tune->runs.items[i]) && is_finalist(t->tune, i, runs, n)) {
+        if (plim_tune_run_fits(&t->tune->runs.items[i]) && is_finalist(t->tune, i, runs, n)) {
             runs[n++] = i;
         }
     }
@@ -330,7 +325,7 @@ static void say_vary(struct plim__tuner *t)
         const struct plim_tune_run *r = &tune->runs.items[i];
         bool better = tune->recommended == PLIM_NO_ID ||
                       (!device && plim__tune_compare(r, &tune->runs.items[tune->recommended]) < 0);
-        if (run_fits(r) && better) {
+        if (plim_tune_run_fits(r) && better) {
             tune->recommended = i;
         }
     }
@@ -356,7 +351,7 @@ static void cut_devices(struct plim__tuner *t)
         return;
     }
     for (; i < t->tune->runs.n && fit < 3; i++) {
-        fit += run_fits(&t->tune->runs.items[i]);
+        fit += plim_tune_run_fits(&t->tune->runs.items[i]);
     }
     t->tune->runs.n = i;
 }
@@ -368,7 +363,7 @@ static enum plim_status vary_one(struct plim__tuner *t, struct plim_err *err)
     plim__tune_point(t->tune);
     PLIM_TRY(plim__tune_run(t, 0, err));
     for (uint32_t i = 0; i < t->tune->runs.n; i++) {
-        if (run_fits(&t->tune->runs.items[i])) {
+        if (plim_tune_run_fits(&t->tune->runs.items[i])) {
             PLIM_TRY(plim__tune_needs(t, &i, 1, err));
             if (strcmp(t->options->vary, "device-memory") == 0) {
                 break; /* the smallest that fits is enough */
@@ -385,6 +380,24 @@ static unsigned thread_count(unsigned wanted)
     long have = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned n = wanted ? wanted : (unsigned)(have < 1 ? 1 : have > 8 ? 8 : have);
     return n > 16 ? 16 : n;
+}
+
+/* What the allocator that moves pages would do, on the same device. */
+static enum plim_status try_moving(struct plim__tuner *t, struct plim_err *err)
+{
+    struct plim_tune_run *run = &t->tune->moving;
+    *run = (struct plim_tune_run){.conf = "", .parsed = t->q->conf};
+    run->setup = (struct plim_replay_setup){
+        .conf = &t->q->conf,
+        .capacity = t->options->capacity,
+        .external = t->options->external,
+        .scale = t->options->scale,
+        .start = PLIM_START_ANEW,
+        .moving = true,
+    };
+    PLIM_TRY(plim_replay(t->q, &run->setup, &run->result, err));
+    t->tune->has_moving = true;
+    return PLIM_OK;
 }
 
 enum plim_status plim_tune(const struct plim_requests *requests,
@@ -404,6 +417,9 @@ enum plim_status plim_tune(const struct plim_requests *requests,
     enum plim_status st = plim_bound_of(requests, options->scale, &tune.bound, err);
     if (st == PLIM_OK) {
         st = options->vary ? vary_one(&t, err) : search_all(&t, err);
+    }
+    if (st == PLIM_OK && !options->vary) {
+        st = try_moving(&t, err);
     }
     if (st == PLIM_OK) {
         st = plim_arena_status(&tune.arena, err);

@@ -58,6 +58,12 @@ struct plim_tune_run {
     bool recorded; /* the settings of the recording */
 };
 
+/** plim_tune_run_fits() - every request was served, those of the start too. */
+static inline bool plim_tune_run_fits(const struct plim_tune_run *run)
+{
+    return !run->result.failed && run->result.start_failed == 0;
+}
+
 struct plim_exclusion {
     const char *what;
     const char *why;
@@ -80,6 +86,8 @@ struct plim_tune {
     PLIM_VEC(struct plim_tune_run) runs; /* best first; with `vary`: in the order of the values */
     PLIM_VEC(struct plim_exclusion) excluded;
     struct plim_bound bound;
+    struct plim_tune_run moving; /* on Plimsoll's allocator (alloc/moving.h); conf "" */
+    bool has_moving;             /* false with `vary` */
     uint32_t recorded;     /* index of the run under the recorded settings, PLIM_NO_ID with vary */
     uint32_t recommended;  /* index, or PLIM_NO_ID: no setting helps, or none is needed */
     bool needed;           /* the recorded settings fail, retry or waste */

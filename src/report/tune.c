@@ -128,6 +128,28 @@ static void text_over_time(struct plim_buf *out, const struct plim_tune_view *v,
     }
 }
 
+static void moving_line(struct plim_buf *out, const struct plim_tune *t, const char *bullet,
+                        const struct plim_text_style *style)
+{
+    char reserved[PLIM_BYTES_TEXT], line[256];
+    if (!t->has_moving) {
+        return;
+    }
+    const struct plim_replay_result *r = &t->moving.result;
+    plim_bytes_format(reserved, r->peak.reserved);
+    if (plim_tune_run_fits(&t->moving)) {
+        snprintf(line, sizeof line,
+                 "Plimsoll's allocator, which moves pages, serves all of it with %s "
+                 "(python -m plimsoll.alloc)",
+                 reserved);
+    } else {
+        snprintf(line, sizeof line,
+                 "Plimsoll's allocator, which moves pages, fails at allocation %llu",
+                 (unsigned long long)r->first_oom.alloc_index);
+    }
+    plim_text_wrap(out, bullet, line, style);
+}
+
 static void bound_lines(struct plim_buf *out, const struct plim_tune_view *v, const char *bullet,
                         const struct plim_text_style *style)
 {
@@ -143,6 +165,7 @@ static void bound_lines(struct plim_buf *out, const struct plim_tune_view *v, co
              b->lanes > 1 ? ", or " : "", b->lanes > 1 ? packed : "",
              b->lanes > 1 ? " with memory bound to its stream and pool" : "");
     plim_text_wrap(out, bullet, line, style);
+    moving_line(out, v->tune, bullet, style);
 }
 
 void plim_text_tune(struct plim_buf *out, const struct plim_tune_view *v,
@@ -240,7 +263,7 @@ static void json_run(struct plim_jsonw *w, const struct plim_tune_view *v,
 {
     plim_jsonw_object(w);
     plim_json_replay_run(w, v->requests, &run->setup, &run->result, run->conf);
-    plim_jsonw_kv_bool(w, "fits", !run->result.failed && run->result.start_failed == 0);
+    plim_jsonw_kv_bool(w, "fits", plim_tune_run_fits(run));
     if (run->need > 0) {
         plim_jsonw_kv_u64(w, "needs_bytes", run->need);
     }
@@ -312,6 +335,10 @@ void plim_json_tune(struct plim_jsonw *w, const struct plim_tune_view *v)
     plim_jsonw_kv_text(w, "summary", t->summary);
     json_recommended(w, t);
     json_bound(w, &t->bound);
+    if (t->has_moving) {
+        plim_jsonw_key(w, "plimsoll_allocator");
+        json_run(w, v, &t->moving);
+    }
     if (t->recorded != PLIM_NO_ID) {
         plim_jsonw_kv_u64(w, "recorded_run", t->recorded);
     }

@@ -152,6 +152,18 @@ class Replays(unittest.TestCase):
         self.assertFalse(any(run["fits"] for run in got["runs"][:best]))
         self.assertGreater(best, 0)
 
+    def test_the_moving_allocator_stands_beside_the_settings(self):
+        """what tune says of Plimsoll's allocator is what a replay on it says; it needs less than any setting"""
+        tuned = self.tune("kv-growth")
+        own = tuned["plimsoll_allocator"]
+        replayed = plimsoll("replay", self.trace["kv-growth"], "--format", "json", "--allocator", "plimsoll",
+                            "--device-memory", own["capacity_bytes"], "--external", own["external_bytes"])
+        self.assertEqual((own["peak"], own["counters"]), (replayed["peak"], replayed["counters"]))
+        self.assertTrue(own["fits"])
+        self.assertLess(own["peak"]["reserved_bytes"],
+                        min(r["peak"]["reserved_bytes"] for r in tuned["runs"] if r["fits"]))
+        self.assertLessEqual(own["peak"]["reserved_bytes"], 1.05 * own["peak"]["requested_bytes"])
+
     def test_one_key_varies_and_the_rest_stays(self):
         """with --vary only that key differs between the runs"""
         got = self.tune("kv-growth", "--vary", "max_split_size_mb", "--conf", "roundup_power2_divisions:8")
