@@ -13,6 +13,7 @@
 #define USE_ROOM    (UINT64_C(1) << 20)
 #define LARGE_SPACE 4 /* addresses of a large arena, in sizes of the device */
 #define AIM         1024
+#define ROOM_PAGES  64        /* pages that the room left on the device should make at least */
 #define POOL_PAGE   (8 * MIB) /* largest of private pools: many and small, and theirs alone */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
@@ -221,6 +222,9 @@ static uint32_t arena_open(struct plim_engine *e, const struct arena_key *key)
     plim__mv_block_void(e, a, a->first);
     arena_list(e, i, key);
     by_base_add(e, i);
+    if (key->large && key->page > e->largest_page) {
+        e->largest_page = key->page;
+    }
     return i;
 }
 
@@ -237,6 +241,19 @@ static uint32_t arena_of(const struct plim_engine *e, const struct arena_key *ke
     return i;
 }
 
+/* Pages as large as what is live makes good, and no larger than a small part of the room that is left:
+ * where every byte counts, less must be stranded. */
+static uint64_t page_for(const struct plim_engine *e, uint64_t live)
+{
+    uint64_t most = e->cap < e->config.total ? e->cap : e->config.total;
+    uint64_t room = most > e->stats.reserved ? most - e->stats.reserved : 0;
+    uint64_t page = plim_engine_page(live, e->config.aim);
+    while (page > e->config.small_page && page * ROOM_PAGES > room) {
+        page /= 2;
+    }
+    return page;
+}
+
 /* Where a request belongs when it needs new pages. */
 static struct arena_key key_of(const struct plim_engine *e, uint64_t size, uint64_t stream,
                                uint64_t pool)
@@ -248,8 +265,7 @@ static struct arena_key key_of(const struct plim_engine *e, uint64_t size, uint6
         key.page = e->config.large_page;
     } else {
         uint64_t live = e->stats.live + size;
-        live = live > e->stats.peak_live ? live : e->stats.peak_live;
-        key.page = plim_engine_page(live, e->config.aim);
+        key.page = page_for(e, live > e->stats.peak_live ? live : e->stats.peak_live);
     }
     if (pool && key.page > POOL_PAGE) {
         key.page = POOL_PAGE;
@@ -380,9 +396,12 @@ static void hand_out(struct plim_engine *e, struct arena *a, uint32_t i, uint64_
     s->peak_requested = s->requested > s->peak_requested ? s->requested : s->peak_requested;
 }
 
-/* A free run in the arena of that key, or in one with smaller pages; 0: none. */
+/* A free run in one of the arenas that serve the key, those with the largest pages first; 0: none. */
 static uint32_t find_run(struct plim_engine *e, struct arena_key key, uint64_t size)
 {
+    if (key.large && e->largest_page > key.page) {
+        key.page = e->largest_page;
+    }
     for (;; key.page /= 2) {
         uint32_t arena = arena_of(e, &key);
         uint32_t i = arena ? plim__mv_bin_find(e, arena_at(e, arena), size) : 0;
@@ -391,7 +410,7 @@ static uint32_t find_run(struct plim_engine *e, struct arena_key key, uint64_t s
             plim__mv_bin_take(e, arena_at(e, arena), i);
             return i;
         }
-        if (key.page <= e->config.small_page || e->config.large_page) {
+        if (!key.large || key.page <= e->config.small_page || e->config.large_page) {
             return 0;
         }
     }

@@ -92,6 +92,7 @@ struct plim_engine {
     uint32_t pending_last;
     uint32_t deferred; /* PENDING blocks freed under capture, chained by `forth` */
     uint64_t cap;
+    uint64_t largest_page; /* of any arena of large blocks so far */
     struct plim_engine_stats stats;
 };
 
