@@ -12,7 +12,8 @@ if [[ ! -f build-fuzz/build.ninja ]]; then
     CC=clang-14 meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false \
         -Dbuildtype=debug -Doptimization=1
 fi
-ninja -C build-fuzz
+mapfile -t built < <(ninja -C build-fuzz -t targets all | sed -n 's#^\(tests/fuzz/fuzz_[a-z0-9_]*\): .*LINKER.*#\1#p')
+ninja -C build-fuzz "${built[@]}"
 mapfile -t targets < <(cd build-fuzz/tests/fuzz && find . -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x -printf '%f\n' | sort)
 if [[ $# -gt 0 ]]; then
     targets=("$@")

@@ -89,19 +89,23 @@ static void *symbol(void *library, const char *name)
     return found ? found : library ? dlsym(library, name) : NULL;
 }
 
+/* All fields of the table are function pointers: they are found by the list of their names. */
 static bool find_functions(struct functions *call, const char **why)
 {
+#define CUDA_NAME(field, name, arguments) {name, "the driver does not have " name},
+    static const char *const names[][2] = {CUDA_FUNCTIONS(CUDA_NAME)};
+#undef CUDA_NAME
+    void *found[sizeof names / sizeof names[0]] = {NULL};
+    _Static_assert(sizeof found == sizeof *call, "one pointer for each name");
     void *library = dlopen("libcuda.so.1", RTLD_LAZY);
-    void *found;
-#define CUDA_FIND(field, name, arguments)                                                          \
-    found = symbol(library, name);                                                                 \
-    if (!found) {                                                                                  \
-        *why = "the driver does not have " name;                                                   \
-        return false;                                                                              \
-    }                                                                                              \
-    memcpy(&call->field, &found, sizeof found);
-    CUDA_FUNCTIONS(CUDA_FIND)
-#undef CUDA_FIND
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        found[i] = symbol(library, names[i][0]);
+        if (!found[i]) {
+            *why = names[i][1];
+            return false;
+        }
+    }
+    memcpy(call, found, sizeof found);
     return true;
 }
 

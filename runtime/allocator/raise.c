@@ -30,7 +30,7 @@ struct cxx {
     void *(*allocate)(size_t);
     void (*deallocate)(void *);
     void *(*exception)(size_t);
-    void (*throw)(void *, void *, void (*)(void *)) __attribute__((noreturn));
+    void (*raise)(void *, void *, void (*)(void *)); /* does not return */
 };
 
 struct thrown {
@@ -70,7 +70,7 @@ static void throw_out_of_memory(const struct cxx *cxx, const struct thrown *t, c
     if (s.text != s.small) {
         cxx->deallocate(s.text);
     }
-    cxx->throw(error, t->type, destroy);
+    cxx->raise(error, t->type, destroy);
 }
 
 void plim_torch_raise(const char *text)
@@ -83,13 +83,13 @@ void plim_torch_raise(const char *text)
     FIND(runtime, "_Znwm", cxx.allocate);
     FIND(runtime, "_ZdlPv", cxx.deallocate);
     FIND(runtime, "__cxa_allocate_exception", cxx.exception);
-    FIND(runtime, "__cxa_throw", cxx.throw);
+    FIND(runtime, "__cxa_throw", cxx.raise);
     FIND(c10,
          "_ZN3c1016OutOfMemoryErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_"
          "traitsIcESaIcEEE",
          t.make);
     t.type = look(c10, "_ZTIN3c1016OutOfMemoryErrorE");
-    if (cxx.allocate && cxx.deallocate && cxx.exception && cxx.throw &&t.make && t.type &&
+    if (cxx.allocate && cxx.deallocate && cxx.exception && cxx.raise && t.make && t.type &&
         strlen(text) > 15) {
         throw_out_of_memory(&cxx, &t, text);
     }

@@ -224,12 +224,12 @@ static enum plim_status find_leaks(const struct plim_snapshot *snapshot, struct 
     return st;
 }
 
-static enum plim_status run(const struct plim_snapshot *snapshot,
-                            const struct plim_diagnose_options *options, struct plim_diagnosis *d,
-                            struct plim_err *err)
+/* What is known of the moment: facts, failure, heap, sites, leaks, books. */
+static enum plim_status measure(const struct plim_snapshot *snapshot,
+                                const struct plim_diagnose_options *options,
+                                struct plim_diagnosis *d, struct plim_err *err)
 {
     const struct plim_device *device = &snapshot->devices.items[d->device];
-    uint32_t rows = options->rows ? options->rows : DEFAULT_ROWS;
     d->peaks = plim_trace_peaks(device);
     d->complete = d->peaks.reserved_at_start == 0 && device->trace.events.n > 0;
     d->facts = options->facts;
@@ -246,6 +246,15 @@ static enum plim_status run(const struct plim_snapshot *snapshot,
     PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
     plim__outside_facts(device, snapshot->level, d);
     plim__books_fill(snapshot->level, d);
+    return PLIM_OK;
+}
+
+static enum plim_status run(const struct plim_snapshot *snapshot,
+                            const struct plim_diagnose_options *options, struct plim_diagnosis *d,
+                            struct plim_err *err)
+{
+    uint32_t rows = options->rows ? options->rows : DEFAULT_ROWS;
+    PLIM_TRY(measure(snapshot, options, d, err));
     PLIM_TRY(fill_blame(snapshot, rows, d, err));
     PLIM_TRY(fill_pins(snapshot, rows, d, err));
     PLIM_TRY(plim__judge(snapshot, d, err));

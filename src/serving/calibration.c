@@ -89,7 +89,8 @@ static void take(struct plim_engine_log *out, const struct sentence *s, struct p
 {
     double value = s->unit == UNIT_TOOK ? behind_seconds(rest) : number_at(rest);
     if (value >= 0) {
-        *(double *)((char *)out + s->offset) = s->unit == UNIT_ONE ? value : value * GIB;
+        value = s->unit == UNIT_ONE ? value : value * GIB;
+        memcpy((char *)out + s->offset, &value, sizeof value);
     }
 }
 
