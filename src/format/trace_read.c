@@ -58,6 +58,9 @@ static enum plim_status process_of(struct reading *in, uint64_t number,
 static enum plim_status add_events(struct reading *in, struct plim_str payload, size_t n)
 {
     struct plim_recording *r = &in->r;
+    if (n == 0) {
+        return PLIM_OK;
+    }
     if (n > PLIM_TRACE_EVENTS_MAX) {
         r->nonsense++;
         return PLIM_OK;
@@ -65,7 +68,7 @@ static enum plim_status add_events(struct reading *in, struct plim_str payload, 
     PLIM_TRY(check_budget(in, n));
     PLIM_TRY(plim_vec_reserve(&r->events, n, in->err));
     struct plim_trace_event *events = r->events.items + r->events.n;
-    if (n > 0 && !plim__events_get(payload, events, n, in->err)) {
+    if (!plim__events_get(payload, events, n, in->err)) {
         r->nonsense++;
         return PLIM_OK;
     }
