@@ -250,10 +250,17 @@ EXPORT void plimsoll_free(void *ptr, size_t size, int device, void *stream)
 
 /* ---- optional hooks ------------------------------------------------------------------------------- */
 
-/* Call f on the engine of a device that has one. */
-#define WITH_ENGINE(device, e, g)                                                                  \
-    for (struct gpu *g = lock(device); g; unlock(g), g = NULL)                                     \
-        for (struct plim_engine *e = forked ? NULL : g->engine; e; e = NULL)
+/* The device's lock, and its engine; NULL, and no lock, when it has none. */
+static struct plim_engine *lock_engine(int device, struct gpu **out)
+{
+    struct gpu *g = lock(device);
+    if (g && (forked || !g->engine)) {
+        unlock(g);
+        g = NULL;
+    }
+    *out = g;
+    return g ? g->engine : NULL;
+}
 
 EXPORT void plimsoll_alloc_init(int device_count)
 {
@@ -264,9 +271,11 @@ EXPORT void plimsoll_alloc_init(int device_count)
 EXPORT void plimsoll_alloc_reset(void)
 {
     for (int i = 0; i < PLIM_CUDA_DEVICES; i++) {
-        WITH_ENGINE(i, e, g)
-        {
+        struct gpu *g;
+        struct plim_engine *e = lock_engine(i, &g);
+        if (e) {
             plim_engine_trim(e);
+            unlock(g);
         }
     }
 }
@@ -288,31 +297,32 @@ EXPORT void plimsoll_alloc_fraction(double fraction, int device)
 
 EXPORT void *plimsoll_alloc_base(void *ptr, size_t *size)
 {
-    for (int i = 0; i < PLIM_CUDA_DEVICES; i++) {
-        WITH_ENGINE(i, e, g)
-        {
-            uint64_t base, bytes;
-            if (plim_engine_block(e, (uint64_t)(uintptr_t)ptr, &base, &bytes)) {
-                ptr = (void *)(uintptr_t)base;
-                if (size) {
-                    *size = bytes;
-                }
-                unlock(g);
-                return ptr;
-            }
+    uint64_t base, bytes;
+    bool found = false;
+    for (int i = 0; i < PLIM_CUDA_DEVICES && !found; i++) {
+        struct gpu *g;
+        struct plim_engine *e = lock_engine(i, &g);
+        if (e) {
+            found = plim_engine_block(e, (uint64_t)(uintptr_t)ptr, &base, &bytes);
+            unlock(g);
         }
     }
-    return ptr;
+    if (found && size) {
+        *size = bytes;
+    }
+    return found ? (void *)(uintptr_t)base : ptr;
 }
 
 EXPORT void plimsoll_alloc_record_stream(void *ptr, void *stream)
 {
     bool found = false;
     for (int i = 0; i < PLIM_CUDA_DEVICES && !found; i++) {
-        WITH_ENGINE(i, e, g)
-        {
+        struct gpu *g;
+        struct plim_engine *e = lock_engine(i, &g);
+        if (e) {
             found = plim_engine_record_stream(e, (uint64_t)(uintptr_t)ptr,
                                               (uint64_t)(uintptr_t)stream) == PLIM_ENGINE_OK;
+            unlock(g);
         }
     }
 }
@@ -348,9 +358,11 @@ EXPORT void plimsoll_alloc_end_pool(int device, uint64_t id0, uint64_t id1)
 
 EXPORT void plimsoll_alloc_release_pool(int device, uint64_t id0, uint64_t id1)
 {
-    WITH_ENGINE(device, e, g)
-    {
+    struct gpu *g;
+    struct plim_engine *e = lock_engine(device, &g);
+    if (e) {
         plim_engine_drop_pool(e, pool_of(id0, id1));
+        unlock(g);
     }
 }
 
@@ -358,9 +370,9 @@ EXPORT void plimsoll_alloc_release_pool(int device, uint64_t id0, uint64_t id1)
 
 EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, size_t room)
 {
-    bool known = false;
-    WITH_ENGINE(device, e, g)
-    {
+    struct gpu *g;
+    struct plim_engine *e = lock_engine(device, &g);
+    if (e) {
         struct plim_engine_stats s;
         plim_engine_stats(e, &s);
         struct plimsoll_alloc_stats all = {
@@ -385,16 +397,18 @@ EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, s
             .cap = g->cap,
         };
         memcpy(out, &all, room < sizeof all ? room : sizeof all);
-        known = true;
+        unlock(g);
     }
-    return known;
+    return e != NULL;
 }
 
 EXPORT void plimsoll_alloc_reset_peaks(int device)
 {
-    WITH_ENGINE(device, e, g)
-    {
+    struct gpu *g;
+    struct plim_engine *e = lock_engine(device, &g);
+    if (e) {
         plim_engine_reset_peaks(e);
+        unlock(g);
     }
 }
 
@@ -413,18 +427,22 @@ static bool pass_on(void *ctx, const struct plim_engine_view *v)
 EXPORT void plimsoll_alloc_walk(int device, plimsoll_alloc_block_fn *see, void *ctx)
 {
     struct walk w = {see, ctx};
-    WITH_ENGINE(device, e, g)
-    {
+    struct gpu *g;
+    struct plim_engine *e = lock_engine(device, &g);
+    if (e) {
         plim_engine_walk(e, pass_on, &w);
+        unlock(g);
     }
 }
 
 EXPORT const char *plimsoll_alloc_check(int device)
 {
+    struct gpu *g;
+    struct plim_engine *e = lock_engine(device, &g);
     const char *wrong = NULL;
-    WITH_ENGINE(device, e, g)
-    {
+    if (e) {
         wrong = plim_engine_check(e);
+        unlock(g);
     }
     return wrong;
 }

@@ -457,6 +457,21 @@ void plim_devmodel_unmap(struct plim_devmodel *d, uint64_t addr, uint64_t page, 
     }
 }
 
+uint64_t plim_devmodel_total_calls(const struct plim_devmodel *d)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < PLIM_DRIVER_CALL_COUNT; i++) {
+        total += d->calls[i];
+    }
+    return total;
+}
+
+void plim_devmodel_forget_calls(struct plim_devmodel *d)
+{
+    d->stall_ns = 0;
+    memset(d->calls, 0, sizeof d->calls);
+}
+
 bool plim_devmodel_create(struct plim_devmodel *d, uint64_t page)
 {
     bool ok = bytes_take(d, whole(d, page));

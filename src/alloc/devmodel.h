@@ -208,6 +208,12 @@ PLIM_MUST_USE enum plim_status plim_devmodel_adopt(struct plim_devmodel *device,
                                                    uint64_t size, bool reservation, uint64_t backed,
                                                    struct plim_err *err);
 
+/** plim_devmodel_total_calls() - how many calls so far, failed ones included. */
+uint64_t plim_devmodel_total_calls(const struct plim_devmodel *device);
+
+/** plim_devmodel_forget_calls() - start counting calls and stall anew; memory stays as it is. */
+void plim_devmodel_forget_calls(struct plim_devmodel *device);
+
 /** plim_devmodel_call() - count, log and charge a call without memory effect (syncs, queries). */
 void plim_devmodel_call(struct plim_devmodel *device, enum plim_driver_call call, int64_t stream,
                         bool ok);

@@ -146,9 +146,7 @@ static void finish(struct run *r)
     out->num_device_free = s.released;
     out->events = s.allocs + s.frees;
     out->stall_ns = r->device.stall_ns;
-    for (size_t i = 0; i < PLIM_DRIVER_CALL_COUNT; i++) {
-        out->driver_calls += r->device.calls[i];
-    }
+    out->driver_calls = plim_devmodel_total_calls(&r->device);
     out->mean_stranded = out->n_samples ? (uint64_t)(r->stranded_sum / (double)out->n_samples) : 0;
 }
 
@@ -156,8 +154,7 @@ static enum plim_status run(struct run *r, struct plim_err *err)
 {
     PLIM_TRY(start(r, err));
     plim_engine_reset_peaks(r->model.engine);
-    r->device.stall_ns = 0;
-    memset(r->device.calls, 0, sizeof r->device.calls);
+    plim_devmodel_forget_calls(&r->device);
     bool stop = false;
     for (size_t i = 0; i < r->q->items.n && !stop; i++) {
         PLIM_TRY(step(r, &r->q->items.items[i], &stop, err));

@@ -73,8 +73,7 @@ static enum plim_status begin(struct run *r, struct plim_err *err)
     r->limit = setup->capacity > 0 ? setup->capacity - setup->external : UINT64_MAX;
     plim_torch_reset_peak(r->stage.torch);
     plim_torch_reset_accumulated(r->stage.torch);
-    r->stage.device.stall_ns = 0;
-    memset(r->stage.device.calls, 0, sizeof r->stage.device.calls);
+    plim_devmodel_forget_calls(&r->stage.device);
     return PLIM_OK;
 }
 
@@ -187,9 +186,7 @@ static void finish(struct run *r)
     out->events = (uint64_t)(handed->allocated + handed->freed + active->freed) +
                   s.num_device_alloc + s.num_device_free + s.num_ooms;
     out->stall_ns = r->stage.device.stall_ns;
-    for (size_t i = 0; i < PLIM_DRIVER_CALL_COUNT; i++) {
-        out->driver_calls += r->stage.device.calls[i];
-    }
+    out->driver_calls = plim_devmodel_total_calls(&r->stage.device);
     out->mean_stranded = out->n_samples ? (uint64_t)(r->stranded_sum / (double)out->n_samples) : 0;
 }
 

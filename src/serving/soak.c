@@ -240,9 +240,7 @@ static void finish(struct plim__engine *e)
     r->num_ooms = stats.num_ooms;
     r->num_device_alloc = stats.num_device_alloc;
     r->num_device_free = stats.num_device_free;
-    for (size_t i = 0; i < PLIM_DRIVER_CALL_COUNT; i++) {
-        r->driver_calls += e->device.calls[i];
-    }
+    r->driver_calls = plim_devmodel_total_calls(&e->device);
     r->stall_ns = e->device.stall_ns;
     plim__engine_latencies(e);
 }

@@ -40,10 +40,10 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
         if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_VOID) {
             return "two voids are neighbours";
         }
-        if ((b->addr - a->base) % a->page || b->size % a->page) {
+        if ((b->addr - a->base) % a->key.page || b->size % a->key.page) {
             return "a void cuts a page";
         }
-        seen->pages -= b->size / a->page;
+        seen->pages -= b->size / a->key.page;
         return NULL;
     }
 }
@@ -71,7 +71,7 @@ static uint64_t count_lists(const struct plim_engine *e, const struct arena *a, 
 
 static const char *check_arena(const struct plim_engine *e, const struct arena *a, struct seen *all)
 {
-    struct seen seen = {.pages = a->size / a->page};
+    struct seen seen = {.pages = a->size / a->key.page};
     uint64_t at = a->base;
     const char *wrong = NULL;
     for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
@@ -97,7 +97,7 @@ static const char *check_arena(const struct plim_engine *e, const struct arena *
     all->requested += seen.requested;
     all->blocks += seen.blocks;
     all->whole += seen.whole;
-    all->pages += seen.pages * a->page;
+    all->pages += seen.pages * a->key.page;
     return wrong;
 }
 

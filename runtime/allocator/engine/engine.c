@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests, arenas, frees that wait for other streams, figures. */
+/* Requests, frees that wait for other streams, figures. */
 
 #include "engine_int.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
-#define MIB         (UINT64_C(1) << 20)
-#define SMALL_SHIFT 9  /* granule of a small arena: a unit */
-#define LARGE_SHIFT 20 /* of a large one: every block there is larger */
-#define BLOCK_ROOM  (UINT64_C(1) << 26)
-#define USE_ROOM    (UINT64_C(1) << 20)
-#define LARGE_SPACE 4 /* addresses of a large arena, in sizes of the device */
-#define AIM         1024
-#define ROOM_PAGES  64        /* pages that the room left on the device should make at least */
-#define POOL_PAGE   (8 * MIB) /* largest of private pools: many and small, and theirs alone */
+#define MIB        (UINT64_C(1) << 20)
+#define BLOCK_ROOM (UINT64_C(1) << 26)
+#define USE_ROOM   (UINT64_C(1) << 20)
+#define AIM        1024
+#define ROOM_PAGES 64        /* pages that the room left on the device should make at least */
+#define POOL_PAGE  (8 * MIB) /* largest of private pools: many and small, and theirs alone */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
@@ -57,32 +54,6 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
     return e;
 }
 
-static void arena_close(struct plim_engine *e, struct arena *a)
-{
-    const struct plim_engine_driver *d = e->config.driver;
-    for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
-        const struct block *b = block_at(e, i);
-        if (b->state == PLIM_ENGINE_VOID) {
-            continue;
-        }
-        /* Blocks end inside pages: those from the first whole page on, up to where the next run begins. */
-        uint64_t end = b->addr + b->size, page = b->addr & ~(a->page - 1);
-        if (page < b->addr && b->prev) {
-            page += a->page;
-        }
-        for (; page < end; page += a->page) {
-            d->unmap(e->config.ctx, page, a->page, a->page);
-            d->release(e->config.ctx, a->handles[(page - a->base) / a->page], a->page);
-        }
-    }
-    for (uint32_t k = a->fence.next - a->fence.n; k != a->fence.next; k++) {
-        d->forget(e->config.ctx, a->fence.event[k % FENCES]);
-    }
-    d->unreserve(e->config.ctx, a->base, a->size);
-    munmap(a->starts, (a->size >> a->shift) * sizeof *a->starts);
-    munmap(a->handles, a->size / a->page * sizeof *a->handles);
-}
-
 void plim_engine_delete(struct plim_engine *e)
 {
     if (!e) {
@@ -92,7 +63,7 @@ void plim_engine_delete(struct plim_engine *e)
         e->config.driver->forget(e->config.ctx, use_at(e, i)->what);
     }
     for (uint32_t i = 1; i < e->arenas.n; i++) {
-        arena_close(e, arena_at(e, i));
+        plim__mv_arena_close(e, arena_at(e, i));
     }
     plim__mv_table_close(&e->blocks, sizeof(struct block));
     plim__mv_table_close(&e->uses, sizeof(struct use));
@@ -100,146 +71,7 @@ void plim_engine_delete(struct plim_engine *e)
     munmap(e, sizeof *e);
 }
 
-/* ---- arenas --------------------------------------------------------------------------------------- */
-
-static uint32_t bucket_of(const struct arena_key *key)
-{
-    uint64_t h = (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu +
-                 key->page + key->large;
-    return (uint32_t)((h ^ (h >> 33)) % ARENA_BUCKETS);
-}
-
-static bool serves(const struct arena *a, const struct arena_key *key)
-{
-    return a->key.stream == key->stream && a->key.pool == key->pool && a->key.page == key->page &&
-           a->key.large == key->large;
-}
-
-static void *space(uint64_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-static void by_base_add(struct plim_engine *e, uint32_t arena)
-{
-    uint32_t at = e->n_by_base++;
-    while (at > 0 && arena_at(e, e->by_base[at - 1])->base > arena_at(e, arena)->base) {
-        e->by_base[at] = e->by_base[at - 1];
-        at--;
-    }
-    e->by_base[at] = (uint16_t)arena;
-}
-
-/* Addresses and tables for an arena; half as many addresses when there are not so many. */
-static bool arena_room(struct plim_engine *e, struct arena *a)
-{
-    const struct plim_engine_driver *d = e->config.driver;
-    uint64_t least = round_up(e->config.total, a->page);
-    uint64_t size = a->key.large && a->key.pool == 0 ? least * LARGE_SPACE : least;
-    while (d->reserve(e->config.ctx, size, a->page, &a->base) != 0) {
-        size = round_up(size / 2, a->page);
-        if (size < least) {
-            return false;
-        }
-    }
-    a->starts = space((size >> a->shift) * sizeof *a->starts);
-    a->handles = space(size / a->page * sizeof *a->handles);
-    if (a->starts && a->handles) {
-        a->size = size;
-        return true;
-    }
-    if (a->starts) {
-        munmap(a->starts, (size >> a->shift) * sizeof *a->starts);
-    }
-    d->unreserve(e->config.ctx, a->base, size);
-    return false;
-}
-
-/* An arena whose pool is gone and which has nothing left in it serves the next pool. */
-static uint32_t arena_left_over(const struct plim_engine *e, const struct arena_key *key)
-{
-    for (uint32_t i = 1; i < e->arenas.n && key->pool; i++) {
-        const struct arena *a = arena_at(e, i);
-        const struct block *b = block_at(e, a->first);
-        bool alike = a->key.large == key->large && a->key.page == key->page;
-        if (a->gone && alike && b->state == PLIM_ENGINE_VOID && !b->next) {
-            return i;
-        }
-    }
-    return 0;
-}
-
-static void arena_list(struct plim_engine *e, uint32_t i, const struct arena_key *key)
-{
-    struct arena *a = arena_at(e, i);
-    uint32_t bucket = bucket_of(key);
-    a->key = *key;
-    a->gone = false;
-    a->chain = e->bucket[bucket];
-    e->bucket[bucket] = i;
-}
-
-static void arena_unlist(struct plim_engine *e, uint32_t i)
-{
-    struct arena *a = arena_at(e, i);
-    uint32_t *link = &e->bucket[bucket_of(&a->key)];
-    while (*link != i) {
-        link = &arena_at(e, *link)->chain;
-    }
-    *link = a->chain;
-    a->key.pool = 0;
-    a->gone = true;
-    e->latest[a->key.large] = e->latest[a->key.large] == i ? 0 : e->latest[a->key.large];
-}
-
-static uint32_t arena_open(struct plim_engine *e, const struct arena_key *key)
-{
-    uint32_t i = arena_left_over(e, key);
-    if (i) {
-        arena_list(e, i, key);
-        return i;
-    }
-    if (e->arenas.n >= e->arenas.room || !plim__mv_blocks_spare(e, 1)) {
-        return 0;
-    }
-    i = e->arenas.n;
-    struct arena *a = arena_at(e, i);
-    *a = (struct arena){
-        .key = *key,
-        .page = key->page,
-        .shift = key->large ? LARGE_SHIFT : SMALL_SHIFT,
-        .fence = {.next = 1, .done = 1},
-    };
-    if (!arena_room(e, a)) {
-        return 0;
-    }
-    e->arenas.n++;
-    e->stats.arenas++;
-    a->first = plim__mv_block_new(e);
-    *block_at(e, a->first) = (struct block){.addr = a->base, .size = a->size, .arena = (uint16_t)i};
-    plim__mv_block_void(e, a, a->first);
-    arena_list(e, i, key);
-    by_base_add(e, i);
-    if (key->large && key->page > e->largest_page) {
-        e->largest_page = key->page;
-    }
-    return i;
-}
-
-static uint32_t arena_of(const struct plim_engine *e, const struct arena_key *key)
-{
-    uint32_t i = e->latest[key->large];
-    if (i && serves(arena_at(e, i), key)) {
-        return i;
-    }
-    i = e->bucket[bucket_of(key)];
-    while (i && !serves(arena_at(e, i), key)) {
-        i = arena_at(e, i)->chain;
-    }
-    return i;
-}
+/* ---- requests and their arenas ----------------------------------------------------------------------- */
 
 /* Pages as large as what is live makes good, and no larger than a small part of the room that is left:
  * where every byte counts, less must be stranded. */
@@ -271,27 +103,6 @@ static struct arena_key key_of(const struct plim_engine *e, uint64_t size, uint6
         key.page = POOL_PAGE;
     }
     return key;
-}
-
-static struct arena *arena_at_addr(const struct plim_engine *e, uint64_t addr)
-{
-    for (unsigned k = 0; k < 2; k++) {
-        struct arena *a = arena_at(e, e->latest[k]);
-        if (e->latest[k] && addr - a->base < a->size) {
-            return a;
-        }
-    }
-    uint32_t lo = 0, hi = e->n_by_base;
-    while (lo < hi) {
-        uint32_t mid = (lo + hi) / 2;
-        if (arena_at(e, e->by_base[mid])->base <= addr) {
-            lo = mid + 1;
-        } else {
-            hi = mid;
-        }
-    }
-    struct arena *a = lo ? arena_at(e, e->by_base[lo - 1]) : NULL;
-    return a && addr - a->base < a->size ? a : NULL;
 }
 
 /* ---- frees that wait for other streams ------------------------------------------------------------ */
@@ -403,7 +214,7 @@ static uint32_t find_run(struct plim_engine *e, struct arena_key key, uint64_t s
         key.page = e->largest_page;
     }
     for (;; key.page /= 2) {
-        uint32_t arena = arena_of(e, &key);
+        uint32_t arena = plim__mv_arena_of(e, &key);
         uint32_t i = arena ? plim__mv_bin_find(e, arena_at(e, arena), size) : 0;
         if (i) {
             e->latest[key.large] = arena;
@@ -420,9 +231,9 @@ static uint32_t find_run(struct plim_engine *e, struct arena_key key, uint64_t s
 static uint32_t find_pages(struct plim_engine *e, const struct arena_key *key, uint64_t size,
                            unsigned flags)
 {
-    uint32_t arena = arena_of(e, key);
+    uint32_t arena = plim__mv_arena_of(e, key);
     if (!arena || !plim__mv_pages_place(e, arena_at(e, arena), size)) {
-        arena = arena_open(e, key);
+        arena = plim__mv_arena_open(e, key);
     }
     if (!arena || !plim__mv_blocks_spare(e, PLIM__MV_GROW_BLOCKS)) {
         return 0;
@@ -481,7 +292,7 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
 
 static uint32_t live_block(const struct plim_engine *e, uint64_t addr)
 {
-    const struct arena *a = arena_at_addr(e, addr);
+    const struct arena *a = plim__mv_arena_at_addr(e, addr);
     uint32_t i = a ? a->starts[(addr - a->base) >> a->shift] : 0;
     return i && block_at(e, i)->addr == addr && block_at(e, i)->state == PLIM_ENGINE_LIVE ? i : 0;
 }
@@ -534,7 +345,7 @@ enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t 
 
 bool plim_engine_block(const struct plim_engine *e, uint64_t addr, uint64_t *base, uint64_t *size)
 {
-    const struct arena *a = arena_at_addr(e, addr);
+    const struct arena *a = plim__mv_arena_at_addr(e, addr);
     if (!a) {
         return false;
     }
@@ -564,7 +375,7 @@ void plim_engine_drop_pool(struct plim_engine *e, uint64_t pool)
 {
     for (uint32_t i = 1; i < e->arenas.n && pool; i++) {
         if (arena_at(e, i)->key.pool == pool) {
-            arena_unlist(e, i);
+            plim__mv_arena_unlist(e, i);
         }
     }
 }

@@ -7,7 +7,8 @@
  *
  *   heap.c    blocks and free lists: pure bookkeeping, no driver call
  *   pages.c   pages: make, move, give back; fences
- *   engine.c  requests, arenas, pending frees, figures
+ *   arenas.c  arenas: made, found, handed on, given back
+ *   engine.c  requests, pending frees, figures
  *   check.c   the invariants, for tests
  *
  * Blocks are named by their index in one array of records, 0 is nobody. The blocks of an arena cover its
@@ -59,7 +60,6 @@ struct arena_key { /* whom an arena serves */
 struct arena {
     struct arena_key key;
     uint64_t base, size; /* addresses, bytes; size 0: not reserved */
-    uint64_t page;       /* that of the key, at hand */
     uint32_t first;      /* block at base */
     bool gone;           /* its pool was dropped: serves nobody, its free pages serve all */
     uint32_t chain;      /* next arena of the same hash bucket */
@@ -70,7 +70,6 @@ struct arena {
     uint64_t free_whole; /* bytes of wholly free pages: what FREE blocks could lose */
     struct {
         uint32_t next; /* number the next fence gets */
-        uint32_t done; /* fences below this have completed */
         uint32_t n;    /* outstanding: numbers next - n .. next - 1 */
         uint64_t event[FENCES];
     } fence;
@@ -111,12 +110,20 @@ static inline struct arena *arena_at(const struct plim_engine *e, uint32_t i)
     return &((struct arena *)e->arenas.base)[i];
 }
 
+/* Fences below this number have completed. */
+static inline uint32_t fences_done(const struct arena *a)
+{
+    return a->fence.next - a->fence.n;
+}
+
 static inline uint64_t round_up(uint64_t n, uint64_t unit)
 {
     return (n + unit - 1) & ~(unit - 1);
 }
 
 /* heap.c */
+/* Zeroed memory that is used up only where it is touched; NULL: no addresses. */
+void *plim__mv_space(uint64_t bytes);
 bool plim__mv_table_open(struct table *t, size_t record, uint64_t room);
 void plim__mv_table_close(struct table *t, size_t record);
 /* Are there records for n more blocks? Whoever makes blocks asks first. */
@@ -140,6 +147,17 @@ uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i,
 void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i);
 /* The wholly free pages of a FREE block: [*lo, *hi). */
 void plim__mv_whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi);
+
+/* arenas.c */
+/* An arena for the key; 0: no addresses, records or tables. */
+uint32_t plim__mv_arena_open(struct plim_engine *e, const struct arena_key *key);
+/* The newest arena of the key; 0: none. */
+uint32_t plim__mv_arena_of(const struct plim_engine *e, const struct arena_key *key);
+/* The arena that has an address; NULL: none. */
+struct arena *plim__mv_arena_at_addr(const struct plim_engine *e, uint64_t addr);
+/* Its pool is gone: it serves nobody, its free pages serve all. */
+void plim__mv_arena_unlist(struct plim_engine *e, uint32_t i);
+void plim__mv_arena_close(struct plim_engine *e, struct arena *a);
 
 /* pages.c */
 /* A block of `size` bytes with all its pages, FREE and in no list; 0: the device has no memory for it, or

@@ -16,12 +16,18 @@
 
 /* ---- records ------------------------------------------------------------------------------------ */
 
+void *plim__mv_space(uint64_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
 bool plim__mv_table_open(struct table *t, size_t record, uint64_t room)
 {
     for (; room >= 1024; room /= 4) { /* a process may have a limit on addresses */
-        void *p = mmap(NULL, room * record, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p != MAP_FAILED) {
+        void *p = plim__mv_space(room * record);
+        if (p) {
             *t = (struct table){.base = p, .room = room, .n = 1};
             return true;
         }
@@ -87,6 +93,30 @@ void plim__mv_use_gone(struct plim_engine *e, uint32_t i)
 
 /* ---- free lists --------------------------------------------------------------------------------- */
 
+static void list_put(struct plim_engine *e, uint32_t *head, uint32_t i)
+{
+    struct block *b = block_at(e, i);
+    b->back = 0;
+    b->forth = *head;
+    if (b->forth) {
+        block_at(e, b->forth)->back = i;
+    }
+    *head = i;
+}
+
+static void list_take(struct plim_engine *e, uint32_t *head, uint32_t i)
+{
+    const struct block *b = block_at(e, i);
+    if (b->forth) {
+        block_at(e, b->forth)->back = b->back;
+    }
+    if (b->back) {
+        block_at(e, b->back)->forth = b->forth;
+    } else {
+        *head = b->forth;
+    }
+}
+
 static void cell_of(uint64_t size, unsigned *row, unsigned *col)
 {
     uint64_t units = size / PLIM_ENGINE_UNIT;
@@ -102,8 +132,8 @@ static void cell_of(uint64_t size, unsigned *row, unsigned *col)
 
 void plim__mv_whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi)
 {
-    *lo = round_up(b->addr, a->page);
-    *hi = (b->addr + b->size) & ~(a->page - 1);
+    *lo = round_up(b->addr, a->key.page);
+    *hi = (b->addr + b->size) & ~(a->key.page - 1);
     if (*hi < *lo) {
         *hi = *lo;
     }
@@ -111,7 +141,7 @@ void plim__mv_whole_pages(const struct arena *a, const struct block *b, uint64_t
 
 static uint64_t whole_bytes(const struct arena *a, const struct block *b)
 {
-    if (b->size < a->page) {
+    if (b->size < a->key.page) {
         return 0;
     }
     uint64_t lo, hi;
@@ -126,12 +156,7 @@ void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
     cell_of(b->size, &row, &col);
     b->row = (uint8_t)row;
     b->col = (uint8_t)col;
-    b->back = 0;
-    b->forth = a->bin[row][col];
-    if (b->forth) {
-        block_at(e, b->forth)->back = i;
-    }
-    a->bin[row][col] = i;
+    list_put(e, &a->bin[row][col], i);
     a->cols[row] |= UINT32_C(1) << col;
     a->rows |= UINT64_C(1) << row;
     uint64_t whole = whole_bytes(a, b);
@@ -141,19 +166,12 @@ void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
 
 void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i)
 {
-    struct block *b = block_at(e, i);
-    if (b->forth) {
-        block_at(e, b->forth)->back = b->back;
-    }
-    if (b->back) {
-        block_at(e, b->back)->forth = b->forth;
-    } else {
-        a->bin[b->row][b->col] = b->forth;
-        if (!b->forth) {
-            a->cols[b->row] &= ~(UINT32_C(1) << b->col);
-            if (!a->cols[b->row]) {
-                a->rows &= ~(UINT64_C(1) << b->row);
-            }
+    const struct block *b = block_at(e, i);
+    list_take(e, &a->bin[b->row][b->col], i);
+    if (!a->bin[b->row][b->col]) {
+        a->cols[b->row] &= ~(UINT32_C(1) << b->col);
+        if (!a->cols[b->row]) {
+            a->rows &= ~(UINT64_C(1) << b->row);
         }
     }
     uint64_t whole = whole_bytes(a, b);
@@ -203,26 +221,12 @@ uint32_t plim__mv_bin_find(const struct plim_engine *e, const struct arena *a, u
 
 void plim__mv_void_put(struct plim_engine *e, struct arena *a, uint32_t i)
 {
-    struct block *b = block_at(e, i);
-    b->back = 0;
-    b->forth = a->voids;
-    if (b->forth) {
-        block_at(e, b->forth)->back = i;
-    }
-    a->voids = i;
+    list_put(e, &a->voids, i);
 }
 
 void plim__mv_void_take(struct plim_engine *e, struct arena *a, uint32_t i)
 {
-    struct block *b = block_at(e, i);
-    if (b->forth) {
-        block_at(e, b->forth)->back = b->back;
-    }
-    if (b->back) {
-        block_at(e, b->back)->forth = b->forth;
-    } else {
-        a->voids = b->forth;
-    }
+    list_take(e, &a->voids, i);
 }
 
 uint32_t plim__mv_block_cut(struct plim_engine *e, uint32_t i, uint64_t size)
@@ -260,21 +264,31 @@ void plim__mv_block_join(struct plim_engine *e, uint32_t i)
     plim__mv_block_gone(e, gone);
 }
 
+typedef void take_fn(struct plim_engine *e, struct arena *a, uint32_t i);
+
+/* Block i, in no list, becomes one with the neighbours that are in the same state; they leave theirs. */
+static uint32_t absorb(struct plim_engine *e, struct arena *a, uint32_t i, take_fn *take)
+{
+    const struct block *b = block_at(e, i);
+    if (b->next && block_at(e, b->next)->state == b->state) {
+        take(e, a, b->next);
+        plim__mv_block_join(e, i);
+    }
+    if (b->prev && block_at(e, b->prev)->state == b->state) {
+        i = b->prev;
+        take(e, a, i);
+        plim__mv_block_join(e, i);
+    }
+    return i;
+}
+
 uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence)
 {
     struct block *b = block_at(e, i);
     b->state = PLIM_ENGINE_FREE;
     b->fence = fence;
     b->requested = 0;
-    if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_FREE) {
-        plim__mv_bin_take(e, a, b->next);
-        plim__mv_block_join(e, i);
-    }
-    if (b->prev && block_at(e, b->prev)->state == PLIM_ENGINE_FREE) {
-        i = b->prev;
-        plim__mv_bin_take(e, a, i);
-        plim__mv_block_join(e, i);
-    }
+    i = absorb(e, a, i, plim__mv_bin_take);
     plim__mv_bin_put(e, a, i);
     return i;
 }
@@ -285,14 +299,5 @@ void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i)
     b->state = PLIM_ENGINE_VOID;
     b->requested = 0;
     b->fence = 0;
-    if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_VOID) {
-        plim__mv_void_take(e, a, b->next);
-        plim__mv_block_join(e, i);
-    }
-    if (b->prev && block_at(e, b->prev)->state == PLIM_ENGINE_VOID) {
-        i = b->prev;
-        plim__mv_void_take(e, a, i);
-        plim__mv_block_join(e, i);
-    }
-    plim__mv_void_put(e, a, i);
+    plim__mv_void_put(e, a, absorb(e, a, i, plim__mv_void_take));
 }

@@ -24,17 +24,22 @@
 
 /* ---- fences --------------------------------------------------------------------------------------- */
 
+static uint64_t fence_oldest(const struct arena *a)
+{
+    return a->fence.event[fences_done(a) % FENCES];
+}
+
+/* The oldest outstanding fence has completed. */
+static void fence_passed(struct plim_engine *e, struct arena *a)
+{
+    e->config.driver->forget(e->config.ctx, fence_oldest(a));
+    a->fence.n--;
+}
+
 static void fences_ask(struct plim_engine *e, struct arena *a)
 {
-    while (a->fence.n > 0) {
-        uint32_t oldest = a->fence.next - a->fence.n;
-        uint64_t event = a->fence.event[oldest % FENCES];
-        if (!e->config.driver->done(e->config.ctx, event)) {
-            return;
-        }
-        e->config.driver->forget(e->config.ctx, event);
-        a->fence.done = oldest + 1;
-        a->fence.n--;
+    while (a->fence.n > 0 && e->config.driver->done(e->config.ctx, fence_oldest(a))) {
+        fence_passed(e, a);
     }
 }
 
@@ -55,7 +60,7 @@ static void fence_record(struct plim_engine *e, struct arena *a)
 static bool fence_wait(struct plim_engine *e, struct arena *a, uint32_t number)
 {
     fences_ask(e, a);
-    while (a->fence.done <= number) {
+    while (fences_done(a) <= number) {
         if (a->fence.next <= number && a->fence.n < FENCES) {
             fence_record(e, a);
             if (a->fence.next <= number) {
@@ -66,13 +71,9 @@ static bool fence_wait(struct plim_engine *e, struct arena *a, uint32_t number)
         if (a->fence.n == 0) {
             return false;
         }
-        uint32_t oldest = a->fence.next - a->fence.n;
-        uint64_t event = a->fence.event[oldest % FENCES];
-        e->config.driver->wait(e->config.ctx, event);
-        e->config.driver->forget(e->config.ctx, event);
+        e->config.driver->wait(e->config.ctx, fence_oldest(a));
         e->stats.waits++;
-        a->fence.done = oldest + 1;
-        a->fence.n--;
+        fence_passed(e, a);
     }
     return true;
 }
@@ -90,16 +91,16 @@ static void take_pages(struct plim_engine *e, struct arena *a, uint32_t i, unsig
 {
     uint64_t lo, hi;
     plim__mv_whole_pages(a, block_at(e, i), &lo, &hi);
-    if ((hi - lo) / a->page > most) {
-        hi = lo + most * a->page;
+    if ((hi - lo) / a->key.page > most) {
+        hi = lo + most * a->key.page;
     }
     if (!plim__mv_blocks_spare(e, 2)) {
         return;
     }
     plim__mv_bin_take(e, a, i);
-    e->config.driver->unmap(e->config.ctx, lo, hi - lo, a->page);
-    for (uint64_t at = lo; at < hi; at += a->page) {
-        loot->handle[loot->n++] = a->handles[(at - a->base) / a->page];
+    e->config.driver->unmap(e->config.ctx, lo, hi - lo, a->key.page);
+    for (uint64_t at = lo; at < hi; at += a->key.page) {
+        loot->handle[loot->n++] = a->handles[(at - a->base) / a->key.page];
     }
     if (block_at(e, i)->addr + block_at(e, i)->size > hi) {
         plim__mv_bin_put(e, a, plim__mv_block_cut(e, i, hi - block_at(e, i)->addr));
@@ -126,7 +127,7 @@ static void loot_arena(struct plim_engine *e, struct arena *a, unsigned most, bo
                 next = b->forth;
                 plim__mv_whole_pages(a, b, &lo, &hi);
                 if (lo == hi ||
-                    (b->fence >= a->fence.done && (!wait || !fence_wait(e, a, b->fence)))) {
+                    (b->fence >= fences_done(a) && (!wait || !fence_wait(e, a, b->fence)))) {
                     continue;
                 }
                 take_pages(e, a, i, most - loot->n, loot);
@@ -149,7 +150,7 @@ static void loot_all(struct plim_engine *e, uint32_t own, uint64_t page, unsigne
     }
     for (uint32_t i = 1; i < e->arenas.n && loot->n < most; i++) {
         struct arena *a = arena_at(e, i);
-        if (i != own && a->page == page && may_loot(a)) {
+        if (i != own && a->key.page == page && may_loot(a)) {
             loot_arena(e, a, most, wait, loot);
         }
     }
@@ -171,15 +172,15 @@ static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t by
     uint64_t got = 0;
     for (uint32_t i = 1; i < e->arenas.n && got < bytes; i++) {
         struct arena *a = arena_at(e, i);
-        while (a->page != page && may_loot(a) && got < bytes) {
+        while (a->key.page != page && may_loot(a) && got < bytes) {
             struct loot loot = {.n = 0};
-            uint64_t want = (bytes - got + a->page - 1) / a->page;
+            uint64_t want = (bytes - got + a->key.page - 1) / a->key.page;
             loot_arena(e, a, want < BATCH ? (unsigned)want : BATCH, wait, &loot);
             if (loot.n == 0) {
                 break;
             }
-            got += loot.n * a->page;
-            give_back(e, &loot, a->page);
+            got += loot.n * a->key.page;
+            give_back(e, &loot, a->key.page);
         }
     }
     return got;
@@ -194,7 +195,7 @@ void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena)
         if (loot.n == 0) {
             return;
         }
-        give_back(e, &loot, a->page);
+        give_back(e, &loot, a->key.page);
     }
 }
 
@@ -209,7 +210,7 @@ struct fill {
 
 static unsigned missing(const struct fill *f)
 {
-    uint64_t n = (f->end - f->at) / f->a->page;
+    uint64_t n = (f->end - f->at) / f->a->key.page;
     return n < BATCH ? (unsigned)n : BATCH;
 }
 
@@ -219,12 +220,12 @@ static bool put_pages(struct plim_engine *e, struct fill *f, struct loot *loot)
     const struct plim_engine_driver *d = e->config.driver;
     uint64_t start = f->at;
     unsigned n = 0;
-    while (n < loot->n && d->map(e->config.ctx, f->at, f->a->page, loot->handle[n]) == 0) {
-        f->a->handles[(f->at - f->a->base) / f->a->page] = loot->handle[n++];
-        f->at += f->a->page;
+    while (n < loot->n && d->map(e->config.ctx, f->at, f->a->key.page, loot->handle[n]) == 0) {
+        f->a->handles[(f->at - f->a->base) / f->a->key.page] = loot->handle[n++];
+        f->at += f->a->key.page;
     }
     if (n > 0 && d->access(e->config.ctx, start, f->at - start) != 0) {
-        d->unmap(e->config.ctx, start, f->at - start, f->a->page);
+        d->unmap(e->config.ctx, start, f->at - start, f->a->key.page);
         f->at = start;
         n = 0;
     }
@@ -235,7 +236,7 @@ static bool put_pages(struct plim_engine *e, struct fill *f, struct loot *loot)
     for (; n < loot->n; n++) {
         rest.handle[rest.n++] = loot->handle[n];
     }
-    give_back(e, &rest, f->a->page);
+    give_back(e, &rest, f->a->key.page);
     return false;
 }
 
@@ -252,15 +253,16 @@ static bool make_pages(struct plim_engine *e, struct fill *f, uint64_t limit)
     if (limit > e->cap) {
         limit = e->cap;
     }
-    while (f->at < f->end && e->stats.reserved + f->a->page <= limit) {
+    while (f->at < f->end && e->stats.reserved + f->a->key.page <= limit) {
         struct loot loot = {.n = 0};
         bool dry = false;
-        while (loot.n < missing(f) && e->stats.reserved + f->a->page <= limit && !dry) {
-            dry = e->config.driver->create(e->config.ctx, f->a->page, &loot.handle[loot.n]) != 0;
+        while (loot.n < missing(f) && e->stats.reserved + f->a->key.page <= limit && !dry) {
+            dry =
+                e->config.driver->create(e->config.ctx, f->a->key.page, &loot.handle[loot.n]) != 0;
             if (!dry) {
                 loot.n++;
                 e->stats.created++;
-                e->stats.reserved += f->a->page;
+                e->stats.reserved += f->a->key.page;
                 note_peak(e);
             }
         }
@@ -275,7 +277,7 @@ static bool move_pages(struct plim_engine *e, struct fill *f, bool wait)
 {
     while (f->at < f->end) {
         struct loot loot = {.n = 0};
-        loot_all(e, f->arena, f->a->page, missing(f), wait, &loot);
+        loot_all(e, f->arena, f->a->key.page, missing(f), wait, &loot);
         if (loot.n == 0) {
             return true;
         }
@@ -301,7 +303,7 @@ static bool reuse_pages(struct plim_engine *e, struct fill *f, bool wait)
     }
     if (f->at < f->end) {
         uint64_t before = e->stats.reserved;
-        if (release_others(e, f->a->page, f->end - f->at, wait) > 0) {
+        if (release_others(e, f->a->key.page, f->end - f->at, wait) > 0) {
             return make_pages(e, f, before);
         }
     }
@@ -365,14 +367,14 @@ static void consider(const struct plim_engine *e, const struct arena *a, uint32_
     uint64_t v_end = v->addr + v->size;
     uint64_t end = from + size;
     struct place low = {.hole = i, .start = from, .lo = v->addr, .before = before != 0};
-    low.hi = end < v_end ? round_up(end, a->page) : v_end;
+    low.hi = end < v_end ? round_up(end, a->key.page) : v_end;
     low.behind = end > v_end;
     if (better(&low, best)) {
         *best = low;
     }
     if (behind) {
         struct place high = {.hole = i, .start = to - size, .hi = v_end, .behind = true};
-        high.lo = high.start > v->addr ? high.start & ~(a->page - 1) : v->addr;
+        high.lo = high.start > v->addr ? high.start & ~(a->key.page - 1) : v->addr;
         high.before = high.start < v->addr;
         if (better(&high, best)) {
             *best = high;
