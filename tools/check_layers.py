@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "record": INPUT,
     "device": NOUNS | {"recorder"},  # the recorder's tables of entry points
     "store": NOUNS,
-    "observe": INPUT | {"device", "record"},
+    "observe": INPUT | {"device", "http", "record"},
     "detect": NOUNS | {"device", "observe"},
     "http": {"base"},
     "incident": REPORT | {"report", "device"},

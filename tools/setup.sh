@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 build_packages=(
     build-essential git meson ninja-build pkgconf python3
     libzstd-dev liblzma-dev zlib1g-dev libxxhash-dev libjansson-dev libinih-dev
-    libmicrohttpd-dev libsqlite3-dev
+    libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev
 )
 check_packages=(
     libcmocka-dev scdoc mandoc python3-jsonschema zsh fish jq
