@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The config file: INI, read with libinih. Keys before the first section apply to every verb that has the
+ * The config file: INI, read by base/ini.h. Keys before the first section apply to every verb that has the
  * option; keys of [verb] only to that verb, and win. Every key is checked when the file is read, so that
  * a misspelt one is an error with its line and not a setting that silently does nothing.
  *
@@ -10,22 +10,15 @@
  *     format = markdown
  */
 
-#include "base/file.h"
+#include "base/ini.h"
 #include "cli/parse.h"
 
-#include <ini.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define CONFIG_LIMIT (UINT64_C(1) << 20) /* bytes; a longer file is no config file */
 
 struct reader {
     struct plim_config *config;
     struct plim_arena *arena;
-    struct plim_err *err;
-    enum plim_status status;
-    int line; /* of the entry being read */
 };
 
 static enum plim_status copy(struct plim_arena *arena, const char *z, const char **out,
@@ -54,65 +47,23 @@ static enum plim_status check_key(const char *section, const char *key, struct p
     return plim__fail(err, PLIM_E_USAGE, "unknown key '%s'", key);
 }
 
-static enum plim_status add_entry(struct reader *r, const char *section, const char *key,
-                                  const char *value)
-{
-    struct plim_config_entry entry = {.line = r->line};
-    PLIM_TRY(check_key(section, key, r->err));
-    PLIM_TRY(copy(r->arena, section, &entry.section, r->err));
-    PLIM_TRY(copy(r->arena, key, &entry.key, r->err));
-    PLIM_TRY(copy(r->arena, value, &entry.value, r->err));
-    return plim_vec_push(&r->config->entries, r->err, entry);
-}
-
-/* libinih calls this for each key; 0 stops with the number of this line. */
-static int on_entry(void *user, const char *section, const char *key, const char *value)
+static enum plim_status add_entry(void *user, const char *section, const char *key,
+                                  const char *value, int line, struct plim_err *err)
 {
     struct reader *r = user;
-    if (r->status == PLIM_OK) {
-        r->status = add_entry(r, section, key, value ? value : "");
-    }
-    return r->status == PLIM_OK;
-}
-
-/* libinih asks for lines one by one, which gives us their numbers. */
-struct lines {
-    struct plim_str rest;
-    struct reader *reader;
-};
-
-static char *next_line(char *buf, int room, void *stream)
-{
-    struct lines *lines = stream;
-    if (lines->rest.n == 0) {
-        return NULL;
-    }
-    const char *end = memchr(lines->rest.p, '\n', lines->rest.n);
-    size_t n = end ? (size_t)(end - lines->rest.p) + 1 : lines->rest.n;
-    n = n < (size_t)room ? n : (size_t)room - 1;
-    memcpy(buf, lines->rest.p, n);
-    buf[n] = '\0';
-    lines->rest = plim_str_skip(lines->rest, n);
-    lines->reader->line += end != NULL || lines->rest.n == 0;
-    return buf;
+    struct plim_config_entry entry = {.line = line};
+    PLIM_TRY(check_key(section, key, err));
+    PLIM_TRY(copy(r->arena, section, &entry.section, err));
+    PLIM_TRY(copy(r->arena, key, &entry.key, err));
+    PLIM_TRY(copy(r->arena, value, &entry.value, err));
+    return plim_vec_push(&r->config->entries, err, entry);
 }
 
 static enum plim_status load(const char *path, struct plim_arena *arena, struct plim_config *out,
                              struct plim_err *err)
 {
-    struct plim_str text;
-    PLIM_TRY(plim_file_read(path, CONFIG_LIMIT, &text, err));
-    struct reader reader = {.config = out, .arena = arena, .err = err};
-    struct lines lines = {text, &reader};
-    int bad = ini_parse_stream(next_line, &lines, on_entry, &reader);
-    free((void *)(uintptr_t)text.p);
-    if (reader.status == PLIM_OK && bad != 0) {
-        reader.status = plim__fail(err, PLIM_E_USAGE, "not 'key = value' nor '[section]'");
-    }
-    if (reader.status != PLIM_OK) {
-        plim__err_where(err, "%.80s:%d", path, bad > 0 ? bad : reader.line);
-    }
-    return reader.status;
+    struct reader reader = {.config = out, .arena = arena};
+    return plim_ini_read(path, add_entry, &reader, err);
 }
 
 /* Where the file is, in `buf`; false when there is none to look for. */

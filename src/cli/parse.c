@@ -10,11 +10,10 @@
 #include "cli/parse.h"
 
 #include "base/bytes.h"
+#include "base/scalar.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One option met on the command line. */
@@ -63,35 +62,7 @@ static enum plim_status bad_value(struct plim_err *err, const char *origin, cons
 static enum plim_status set_flag(const char *text, const char *origin, bool *out,
                                  struct plim_err *err)
 {
-    static const char *const yes[] = {"1", "yes", "true", "on"};
-    static const char *const no[] = {"", "0", "no", "false", "off"};
-    for (size_t i = 0; i < sizeof(yes) / sizeof(*yes); i++) {
-        if (strcmp(text, yes[i]) == 0) {
-            *out = true;
-            return PLIM_OK;
-        }
-    }
-    for (size_t i = 0; i < sizeof(no) / sizeof(*no); i++) {
-        if (strcmp(text, no[i]) == 0) {
-            *out = false;
-            return PLIM_OK;
-        }
-    }
-    return bad_value(err, origin, text, "yes or no");
-}
-
-static bool offers(const struct plim_option *option, const char *text)
-{
-    size_t n = strlen(text);
-    const char *word = option->arg;
-    while (n > 0 && word != NULL) {
-        size_t len = strcspn(word, "|");
-        if (len == n && memcmp(word, text, n) == 0) {
-            return true;
-        }
-        word = word[len] == '|' ? word + len + 1 : NULL;
-    }
-    return false;
+    return plim_flag_parse(text, out) ? PLIM_OK : bad_value(err, origin, text, "yes or no");
 }
 
 /* A choice that only another verb's option of the same name offers. */
@@ -99,13 +70,13 @@ static bool meant_for_others(const struct plim_option *option, const char *text)
 {
     size_t n = 0;
     const struct plim_verb *verbs = plim_verbs(&n);
-    if (option->kind != PLIM_OPT_CHOICE || offers(option, text)) {
+    if (option->kind != PLIM_OPT_CHOICE || plim_choice_offers(option->arg, text)) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {
         const struct plim_option *same =
             plim_option_find(&verbs[i], option->name, strlen(option->name));
-        if (same != NULL && same->kind == PLIM_OPT_CHOICE && offers(same, text)) {
+        if (same != NULL && same->kind == PLIM_OPT_CHOICE && plim_choice_offers(same->arg, text)) {
             return true;
         }
     }
@@ -115,7 +86,7 @@ static bool meant_for_others(const struct plim_option *option, const char *text)
 static enum plim_status set_choice(const struct plim_option *option, const char *text,
                                    const char *origin, const char **out, struct plim_err *err)
 {
-    if (offers(option, text)) {
+    if (plim_choice_offers(option->arg, text)) {
         *out = text;
         return PLIM_OK;
     }
@@ -127,50 +98,22 @@ static enum plim_status set_choice(const struct plim_option *option, const char 
 static enum plim_status set_count(const char *text, const char *origin, struct plim_opt_u64 *out,
                                   struct plim_err *err)
 {
-    char *end = NULL;
-    errno = 0;
-    unsigned long long v = strtoull(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0) {
-        return bad_value(err, origin, text, "a whole number");
-    }
-    *out = (struct plim_opt_u64){v, true};
-    return PLIM_OK;
+    out->given = plim_count_parse(text, &out->value);
+    return out->given ? PLIM_OK : bad_value(err, origin, text, "a whole number");
 }
 
 static enum plim_status set_real(const char *text, const char *origin, double *out,
                                  struct plim_err *err)
 {
-    char *end = NULL;
-    errno = 0;
-    double v = strtod(text, &end);
-    if (end == text || *end != '\0' || errno != 0 || v - v != 0.0) {
-        return bad_value(err, origin, text, "a number");
-    }
-    *out = v;
-    return PLIM_OK;
+    return plim_real_parse(text, out) ? PLIM_OK : bad_value(err, origin, text, "a number");
 }
 
-/* "250ms", "90s", "5m", "1.5h", "2d"; a bare number is seconds. */
 static enum plim_status set_duration(const char *text, const char *origin, struct plim_opt_u64 *out,
                                      struct plim_err *err)
 {
-    static const struct {
-        const char *unit;
-        double ns;
-    } units[] = {{"", 1e9},  {"ns", 1.0}, {"us", 1e3},   {"ms", 1e6},
-                 {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
-    char *end = NULL;
-    errno = 0;
-    double v = strtod(text, &end);
-    if (end != text && errno == 0 && isdigit((unsigned char)text[0])) {
-        for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
-            if (strcmp(end, units[i].unit) == 0 && v * units[i].ns < 9e18) {
-                *out = (struct plim_opt_u64){(uint64_t)(v * units[i].ns), true};
-                return PLIM_OK;
-            }
-        }
-    }
-    return bad_value(err, origin, text, "a duration such as 500ms, 90s or 5m");
+    out->given = plim_duration_parse(text, &out->value);
+    return out->given ? PLIM_OK
+                      : bad_value(err, origin, text, "a duration such as 500ms, 90s or 5m");
 }
 
 static enum plim_status set_size(const char *text, const char *origin, struct plim_opt_u64 *out,
