@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_DETECT_DETECT_INT_H
+#define PLIM_DETECT_DETECT_INT_H
+
+/*
+ * How the detector is divided. One step goes forward only:
+ *
+ *   books.c      the observation, joined by subject: what each process on each device holds, and of what kind
+ *   series.h     what is remembered of it: minima, maxima and load by the minute, by ten and by 120
+ *   trend.h      what a window of a series says: growth, how sure, how steady, how fast
+ *   rules        growth.c, fragmentation.c, capacity.c, trouble.c, sleep.c, outlier.c, ooms.c: one
+ *                claim for each class and subject
+ *   findings.c   claims become findings with hysteresis, and end
+ *
+ * Time inside is `now_ns`: awake time since the detector began. Where the observations have a gap
+ * (suspend, a stopped monitor) it stands still, so that no slope runs through the gap.
+ */
+
+#include "base/map.h"
+#include "base/num.h"
+#include "detect/detect.h"
+
+#define PLIM_SECOND UINT64_C(1000000000)
+#define PLIM_MINUTE (60 * PLIM_SECOND)
+#define PLIM_HOUR   (60 * PLIM_MINUTE)
+#define PLIM_DAY    (24 * PLIM_HOUR)
+
+#define PLIM_SUBJECTS_MAX 4096u /* at once; more are not followed */
+#define PLIM_ACTIVE_MAX   256u  /* findings at once */
+#define PLIM_QUIET_MAX    64u   /* of findings that ended */
+
+/* Whether what a class is about is there. UNSURE keeps things as they are. */
+enum plim_claim_state {
+    PLIM_CLAIM_UNSURE,
+    PLIM_CLAIM_HOLDS,
+    PLIM_CLAIM_CLEAR
+};
+
+/* What one rule says of one subject in one step. */
+struct plim_claim {
+    enum plim_claim_state state;
+    enum plim_severity severity;
+    double confidence;
+    uint64_t began_ns; /* awake time at which it began to show; 0: now */
+    uint64_t bytes;
+    struct plim_estimate slope, seconds_left;
+    char summary[200];
+    char evidence[600];
+    char next_step[300];
+};
+
+/* The state of one class of one subject. */
+struct plim_standing {
+    uint64_t id;       /* of the active finding, 0: none */
+    uint64_t since_ns; /* awake time since when claims agree: for raising, or for ending */
+    bool counting;     /* since_ns counts */
+};
+
+struct plim_tracked {
+    struct plim_subject subject;
+    uint64_t key;
+    uint64_t seen_step;                   /* number of the step in which it was seen last */
+    uint64_t first_ns;                    /* awake time of its first observation */
+    uint64_t first_time_ns;               /* the same since 1970 */
+    uint64_t total, used, free, reserved; /* of a device: newest figures */
+    bool books_valid;                     /* they are known */
+    uint64_t xids, uncorrected;           /* of a device: counters when last looked at */
+    bool counters_valid;
+    uint64_t trouble_ns;    /* awake time of the newest trouble, 0: none */
+    uint32_t trouble_xid;   /* number of the newest Xid, 0: none */
+    uint64_t trouble_count; /* Xids and uncorrected errors since the trouble began */
+    bool trouble_errors;    /* uncorrected errors were among them */
+    struct plim_standing standing[PLIM_FINDING_CLASSES];
+};
+
+struct plim_detector {
+    struct plim_detect_options options;
+    uint64_t now_ns;  /* awake time */
+    uint64_t mono_ns; /* of the newest observation */
+    uint64_t time_ns; /* since 1970, likewise */
+    uint64_t period_ns;
+    uint64_t step;
+    uint64_t next_id;
+    PLIM_VEC(struct plim_tracked) subjects;
+    struct plim_map index; /* key -> subject */
+    PLIM_VEC(struct plim_finding) findings;
+    bool unsorted;
+    uint64_t untracked; /* subjects that were one too many */
+};
+
+/* ---- findings.c ---- */
+
+/** plim__claim() - take a claim: raise, renew or end its finding. Errors: PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim__claim(struct plim_detector *d, struct plim_tracked *t,
+                                           enum plim_finding_class class,
+                                           const struct plim_claim *claim, struct plim_err *err);
+
+/** plim__findings_end() - end everything of a subject that is gone. @why: a line of evidence. */
+void plim__findings_end(struct plim_detector *d, struct plim_tracked *t, const char *why);
+
+/** plim__findings_tidy() - forget old quiet ones and put the rest in order. */
+void plim__findings_tidy(struct plim_detector *d);
+
+/* ---- books.c ---- */
+
+/** plim__books() - subjects of an observation, with their newest figures. Errors: PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim__books(struct plim_detector *d,
+                                           const struct plim_observation *o, struct plim_err *err);
+
+/** plim__device_of() - the subject of a device of the newest observation, or NULL. */
+struct plim_tracked *plim__device_of(const struct plim_detector *d, uint32_t device);
+
+/* ---- rules: each makes the claims of its classes for one subject ---- */
+
+PLIM_MUST_USE enum plim_status plim__rule_capacity(struct plim_detector *d, struct plim_tracked *t,
+                                                   struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim__rule_trouble(struct plim_detector *d, struct plim_tracked *t,
+                                                  const struct plim_observation *o,
+                                                  struct plim_err *err);
+
+/* ---- words.c ---- */
+
+/** plim__say() - append one line to a text of fixed room. */
+void plim__say(char *text, size_t room, const char *fmt, ...) PLIM_PRINTF(3, 4);
+
+/** plim__span() - a time for people: "40 s", "12 min", "5.2 h", "3.1 days". */
+char *plim__span(char buf[24], double seconds);
+
+#endif
