@@ -44,6 +44,7 @@
       "record every call that moves device memory, with its caller")                               \
     X(plan, "MODEL -- ENGINE_FLAGS", 0, PLIM_VERB_ANY_ARGS, 0,                                     \
       "say whether an engine will serve a model on a card, and what it will report")               \
+    X(watch, "", 0, 0, 0, "watch all device memory of this machine, and say what goes wrong")      \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -361,6 +362,20 @@
       "do not use what was learned about this host")                                               \
     X(S, forget, FLAG, "forget", 0, NULL, NULL, "first forget what was learned about this host")   \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")
+
+/* Where samples come from. */
+#define PLIM_OPTIONS_SAMPLES(X, S)                                                                 \
+    X(S, samples, TEXT, "samples", 0, "FILE", NULL,                                                \
+      "take samples from this file (plimsoll.sample/1 lines) instead of asking drivers")
+
+#define PLIM_OPTIONS_watch(X, S)                                                                   \
+    X(S, settings, TEXT, "settings", 0, "FILE", NULL, "settings file of the monitor")              \
+    X(S, interval, DURATION, "interval", 'i', "TIME", NULL, "time between samples (default 1s)")   \
+    X(S, listen, LIST, "listen", 'l', "ADDRESS", NULL,                                             \
+      "serve there: 127.0.0.1:9754, [::1]:9754, unix:PATH, none; may be repeated")                 \
+    X(S, db, TEXT, "db", 0, "FILE", NULL, "history; \"none\" keeps it in memory only")             \
+    PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
+    X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The sampler and the observers in their order. See collect.h. */
+
+#include "observe/collect.h"
+
+#include "base/num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PLIM__X(NAME, name) extern const struct plim_observer plim__observer_##name;
+PLIM_OBSERVER_MAP(PLIM__X)
+#undef PLIM__X
+
+static const struct plim_observer *const table[] = {
+#define PLIM__X(NAME, name) &plim__observer_##name,
+    PLIM_OBSERVER_MAP(PLIM__X)
+#undef PLIM__X
+        NULL};
+_Static_assert(PLIM_COUNT_OF(table) <= PLIM_OBSERVERS_MAX, "the sampler and all observers");
+
+struct plim_collector {
+    struct plim_collect_options options;
+    struct plim_sampler *sampler;
+    void *self[PLIM_OBSERVERS_MAX]; /* of each observer of the table; NULL: nothing to do */
+    struct plim_collect_stats stats;
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    (void)clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+enum plim_status plim_collector_open(const struct plim_collect_options *options,
+                                     struct plim_collector **out, struct plim_err *err)
+{
+    struct plim_collector *c = calloc(1, sizeof(*c));
+    if (c == NULL) {
+        return plim__fail(err, PLIM_E_NOMEM, "no memory for a collector");
+    }
+    struct plim_sampler_options sampler = {
+        .world = options->world, .script = options->script, .timeout_ns = options->timeout_ns};
+    c->options = *options;
+    c->stats.observers[0].name = "driver";
+    c->stats.n_observers = 1;
+    enum plim_status st = plim_sampler_open(&sampler, &c->sampler, err);
+    for (size_t i = 0; st == PLIM_OK && table[i] != NULL; i++) {
+        c->stats.observers[c->stats.n_observers++].name = table[i]->name;
+        st = table[i]->open(&c->options, &c->self[i], err);
+    }
+    if (st != PLIM_OK) {
+        plim_collector_close(c);
+        return st;
+    }
+    *out = c;
+    return PLIM_OK;
+}
+
+void plim_collector_close(struct plim_collector *c)
+{
+    for (size_t i = 0; c != NULL && table[i] != NULL; i++) {
+        if (c->self[i] != NULL) {
+            table[i]->close(c->self[i]);
+        }
+    }
+    if (c != NULL) {
+        plim_sampler_close(c->sampler);
+    }
+    free(c);
+}
+
+static void count_error(struct plim_collector *c, size_t observer, const struct plim_err *err)
+{
+    c->stats.observers[observer].errors++;
+    (void)snprintf(c->stats.observers[observer].last, sizeof(c->stats.observers[observer].last),
+                   "%.150s", err->message);
+}
+
+/* Ask the observers. Only a lack of memory ends the observation. */
+static enum plim_status observe(struct plim_collector *c, struct plim_observation *out,
+                                struct plim_err *err)
+{
+    for (size_t i = 0; table[i] != NULL; i++) {
+        struct plim_err why = {0};
+        uint64_t before = clock_ns(CLOCK_MONOTONIC);
+        enum plim_status st = c->self[i] != NULL ? table[i]->take(c->self[i], out, &why) : PLIM_OK;
+        c->stats.observers[i + 1].took_ns = clock_ns(CLOCK_MONOTONIC) - before;
+        if (st == PLIM_E_NOMEM) {
+            return plim__fail(err, st, "no memory for an observation");
+        }
+        if (st != PLIM_OK) {
+            count_error(c, i + 1, &why);
+        }
+    }
+    return PLIM_OK;
+}
+
+enum plim_status plim_collector_take(struct plim_collector *c, struct plim_observation *out,
+                                     struct plim_err *err)
+{
+    uint64_t before = clock_ns(CLOCK_MONOTONIC);
+    plim_observation_reset(out);
+    PLIM_TRY(plim_sampler_take(c->sampler, &out->sample, err));
+    out->mono_ns = clock_ns(CLOCK_BOOTTIME);
+    c->stats.observers[0].took_ns = clock_ns(CLOCK_MONOTONIC) - before;
+    c->stats.devices_hung = 0;
+    plim_vec_foreach (d, &out->sample.devices) {
+        c->stats.devices_hung += d->state == PLIM_DEVICE_HUNG;
+    }
+    PLIM_TRY(observe(c, out, err));
+    c->stats.taken++;
+    c->stats.took_ns = clock_ns(CLOCK_MONOTONIC) - before;
+    return PLIM_OK;
+}
+
+const struct plim_collect_stats *plim_collector_stats(const struct plim_collector *c)
+{
+    return &c->stats;
+}

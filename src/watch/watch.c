@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The loop of the monitor: a timer, signals, and the parts in their order. See watch_int.h. */
+
+#include "watch/watch_int.h"
+
+#include "base/num.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS      UINT64_C(1000000000)
+#define INTERVAL_LEAST (SECOND_NS / 10)
+
+#define PLIM__X(name) extern const struct plim_watch_part plim__watch_##name;
+PLIM_WATCH_PART_MAP(PLIM__X)
+#undef PLIM__X
+
+static const struct plim_watch_part *const parts[] = {
+#define PLIM__X(name) &plim__watch_##name,
+    PLIM_WATCH_PART_MAP(PLIM__X)
+#undef PLIM__X
+        NULL};
+
+struct loop {
+    struct plim_watch watch;
+    void *self[PLIM_COUNT_OF(parts)]; /* of each part; NULL: not wanted */
+    size_t opened;                    /* parts whose open() was called and did not fail */
+    int timer, signals;
+    sigset_t before; /* mask of the caller */
+};
+
+void plim__watch_tell(const struct plim_watch *w, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    w->options->tell(w->options->tell_arg, text);
+}
+
+/* ---- one step ---- */
+
+/* Host memory of this process; false: /proc does not say. */
+static bool resident(uint64_t *bytes)
+{
+    char text[64];
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long pages = 0;
+    bool good = file != NULL && fgets(text, sizeof(text), file) != NULL &&
+                sscanf(text, "%*u %llu", &pages) == 1; // NOLINT(cert-err34-c): checked by 1
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    *bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return good;
+}
+
+/* The newest observation becomes what clients see, judged. */
+static void publish(struct loop *l)
+{
+    struct plim_watch *w = &l->watch;
+    struct plim_observation old = w->now;
+    (void)pthread_mutex_lock(&w->lock);
+    w->now = w->next;
+    w->next = old;
+    w->stats = *plim_collector_stats(w->collector);
+    for (size_t i = 0; parts[i] != NULL; i++) {
+        if (l->self[i] != NULL && parts[i]->judge != NULL) {
+            parts[i]->judge(w, l->self[i]);
+        }
+    }
+    w->steps++;
+    plim__watch_texts_reset(w);
+    (void)pthread_cond_broadcast(&w->stepped);
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+static enum plim_status step(struct loop *l, struct plim_err *err)
+{
+    struct plim_watch *w = &l->watch;
+    uint64_t bytes;
+    PLIM_TRY(plim_collector_take(w->collector, &w->next, err));
+    if (resident(&bytes)) {
+        plim_health_set(&w->health, PLIM_HEALTH_RESIDENT, bytes);
+    }
+    publish(l);
+    for (size_t i = 0; parts[i] != NULL; i++) {
+        if (l->self[i] != NULL && parts[i]->step != NULL) {
+            parts[i]->step(w, l->self[i]);
+        }
+    }
+    return PLIM_OK;
+}
+
+/* ---- the loop ---- */
+
+/* Take the signals that came; true: end. */
+static bool take_signals(struct loop *l)
+{
+    struct signalfd_siginfo info;
+    bool end = false;
+    while (read(l->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        end |= info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
+        for (size_t i = 0; info.ssi_signo == SIGHUP && parts[i] != NULL; i++) {
+            if (l->self[i] != NULL && parts[i]->reload != NULL) {
+                parts[i]->reload(&l->watch, l->self[i]);
+            }
+        }
+    }
+    return end;
+}
+
+static enum plim_status run(struct loop *l, struct plim_err *err)
+{
+    struct pollfd fds[] = {{.fd = l->timer, .events = POLLIN},
+                           {.fd = l->signals, .events = POLLIN}};
+    uint64_t most = l->watch.options->steps;
+    for (uint64_t due = 1; most == 0 || l->watch.steps < most; due = 0) {
+        if (due == 0 && poll(fds, PLIM_COUNT_OF(fds), -1) < 0 && errno != EINTR) {
+            return plim__fail_errno(err, PLIM_E_OS, errno, "cannot wait");
+        }
+        if (take_signals(l)) {
+            break;
+        }
+        if (due == 0 && read(l->timer, &due, sizeof(due)) != (ssize_t)sizeof(due)) {
+            continue;
+        }
+        plim_health_add(&l->watch.health, PLIM_HEALTH_MISSED, due - 1);
+        PLIM_TRY(step(l, err));
+    }
+    return PLIM_OK;
+}
+
+/* ---- beginning and end ---- */
+
+static enum plim_status open_timer(struct loop *l, struct plim_err *err)
+{
+    uint64_t ns = l->watch.interval_ns;
+    struct itimerspec time = {.it_interval = {(time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS)}};
+    time.it_value = time.it_interval;
+    l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (l->timer < 0 || timerfd_settime(l->timer, 0, &time, NULL) != 0) {
+        return plim__fail_errno(err, PLIM_E_OS, errno, "cannot make a timer");
+    }
+    return PLIM_OK;
+}
+
+static enum plim_status open_signals(struct loop *l, struct plim_err *err)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return l->signals >= 0 ? PLIM_OK
+                           : plim__fail_errno(err, PLIM_E_OS, errno, "cannot take signals");
+}
+
+static void init(struct loop *l, const struct plim_watch_options *options)
+{
+    struct plim_watch *w = &l->watch;
+    struct timespec now;
+    pthread_condattr_t attr;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    l->timer = l->signals = -1;
+    w->options = options;
+    w->interval_ns = options->interval_ns != 0 ? options->interval_ns : SECOND_NS;
+    w->interval_ns = plim_max_u64(w->interval_ns, INTERVAL_LEAST);
+    w->started_ns = (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+    (void)gethostname(w->host, sizeof(w->host) - 1);
+    (void)pthread_sigmask(SIG_BLOCK, NULL, &l->before);
+    (void)pthread_mutex_init(&w->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&w->stepped, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+static enum plim_status open_parts(struct loop *l, struct plim_err *err)
+{
+    struct plim_watch *w = &l->watch;
+    struct plim_collect_options collect = {.script = w->options->samples};
+    PLIM_TRY(open_signals(l, err));
+    PLIM_TRY(plim_collector_open(&collect, &w->collector, err));
+    for (; parts[l->opened] != NULL; l->opened++) {
+        PLIM_TRY(parts[l->opened]->open(w, &l->self[l->opened], err));
+    }
+    return open_timer(l, err);
+}
+
+static void fini(struct loop *l)
+{
+    struct plim_watch *w = &l->watch;
+    (void)pthread_mutex_lock(&w->lock);
+    w->ending = true;
+    (void)pthread_cond_broadcast(&w->stepped);
+    (void)pthread_mutex_unlock(&w->lock);
+    while (l->opened > 0) {
+        const struct plim_watch_part *part = parts[--l->opened];
+        if (part != NULL && l->self[l->opened] != NULL) {
+            part->close(w, l->self[l->opened]);
+        }
+    }
+    plim_collector_close(w->collector);
+    plim__watch_texts_reset(w);
+    plim_observation_fini(&w->now);
+    plim_observation_fini(&w->next);
+    plim_vec_fini(&w->left);
+    for (int i = 0; i < 2; i++) {
+        int fd = i == 0 ? l->timer : l->signals;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    (void)pthread_cond_destroy(&w->stepped);
+    (void)pthread_mutex_destroy(&w->lock);
+    (void)pthread_sigmask(SIG_SETMASK, &l->before, NULL);
+}
+
+enum plim_status plim_watch_run(const struct plim_watch_options *options, struct plim_err *err)
+{
+    struct loop *l = calloc(1, sizeof(*l));
+    if (l == NULL) {
+        return plim__fail(err, PLIM_E_NOMEM, "no memory for the monitor");
+    }
+    init(l, options);
+    enum plim_status st = open_parts(l, err);
+    if (st == PLIM_OK) {
+        st = run(l, err);
+    }
+    fini(l);
+    free(l);
+    return st;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_WATCH_WATCH_H
+#define PLIM_WATCH_WATCH_H
+
+/*
+ * The monitor: a process that looks at all device memory once a second until it is told to stop.
+ * The only header of this folder that the command line includes.
+ */
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PLIM_WATCH_PORT 9754 /* on the loopback, when nothing else is said */
+
+/* What the command line said; what it left out, the settings file may say (watch/config.h). */
+struct plim_watch_options {
+    const char *settings;      /* path of the settings file; NULL: none */
+    uint64_t interval_ns;      /* between samples; 0: not said (a second) */
+    const char *const *listen; /* [n_listen] "127.0.0.1:9754", "[::1]:0", "unix:PATH", "none" */
+    size_t n_listen;           /* 0: not said (the loopback, and the user's own socket) */
+    const char *db;            /* path of the history; NULL: not said; "": none, only in memory */
+    const char *samples; /* a file of samples instead of drivers (device/sampler.h), or NULL */
+    const char *version; /* of the program */
+    uint64_t steps;      /* end after so many; 0: only by a signal */
+    void (*tell)(void *arg, const char *text); /* says something worth a line of log; not NULL.
+                                                  Any thread */
+    void *tell_arg;
+};
+
+/**
+ * plim_watch_run() - watch until SIGTERM or SIGINT. SIGHUP reads the settings file again.
+ * Errors before the first step: PLIM_E_NOINPUT, PLIM_E_DATA (settings, samples), PLIM_E_OS (an
+ * address is taken), PLIM_E_NOMEM. Afterwards only PLIM_E_NOMEM ends it: all else is told and
+ * counted.
+ * Threads: the caller's runs the loop; signals are blocked in it, and in the threads that it
+ * starts.
+ */
+PLIM_MUST_USE enum plim_status plim_watch_run(const struct plim_watch_options *options,
+                                              struct plim_err *err);
+
+#endif
