@@ -26,10 +26,10 @@ enum plim_status plim__rule_capacity(struct plim_detector *d, struct plim_tracke
                        "Device %u is %.0f %% full: %s of %s, %s are free.", t->subject.device,
                        100 * ratio, plim_bytes_format(used, t->total - t->free),
                        plim_bytes_format(total, t->total), plim_bytes_format(left, t->free));
-        plim__say(c.evidence, sizeof(c.evidence),
-                  c.state == PLIM_CLAIM_CLEAR ? "It has fallen to %.0f %%."
-                                              : "%.1f %% of it is used.",
-                  100 * ratio);
+        plim__finding_say(c.evidence, sizeof(c.evidence),
+                          c.state == PLIM_CLAIM_CLEAR ? "It has fallen to %.0f %%."
+                                                      : "%.1f %% of it is used.",
+                          100 * ratio);
         (void)snprintf(c.next_step, sizeof(c.next_step),
                        "Look at who holds it (plimsoll status), and at what the largest process "
                        "holds it for (plimsoll diagnose on its snapshot).");

@@ -120,8 +120,8 @@ PLIM_MUST_USE enum plim_status plim__rule_trouble(struct plim_detector *d, struc
 
 /* ---- words.c ---- */
 
-/** plim__say() - append one line to a text of fixed room. */
-void plim__say(char *text, size_t room, const char *fmt, ...) PLIM_PRINTF(3, 4);
+/** plim__finding_say() - append one line to a text of fixed room. */
+void plim__finding_say(char *text, size_t room, const char *fmt, ...) PLIM_PRINTF(3, 4);
 
 /** plim__span() - a time for people: "40 s", "12 min", "5.2 h", "3.1 days". */
 char *plim__span(char buf[24], double seconds);

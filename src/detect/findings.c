@@ -66,7 +66,7 @@ static void end(struct plim_detector *d, struct plim_standing *s, const char *wh
         f->active = false;
         f->ended_ns = d->time_ns;
         f->seconds_left.valid = false;
-        plim__say(f->evidence, sizeof(f->evidence), "%s", why);
+        plim__finding_say(f->evidence, sizeof(f->evidence), "%s", why);
         d->unsorted = true;
     }
     *s = (struct plim_standing){0};

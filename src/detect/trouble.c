@@ -100,9 +100,9 @@ static void say_errors(struct plim_claim *c, const struct plim_tracked *t)
                        t->subject.device, t->trouble_xid, text);
         c->severity = program ? PLIM_SEVERITY_NOTICE : PLIM_SEVERITY_CRITICAL;
     }
-    plim__say(c->evidence, sizeof(c->evidence), "%llu errors since it began%s.",
-              (unsigned long long)t->trouble_count,
-              program ? "; this kind is usually a program's own fault" : "");
+    plim__finding_say(c->evidence, sizeof(c->evidence), "%llu errors since it began%s.",
+                      (unsigned long long)t->trouble_count,
+                      program ? "; this kind is usually a program's own fault" : "");
     (void)snprintf(c->next_step, sizeof(c->next_step), "%s",
                    program ? "Look at the program that failed at this time; run it under "
                              "compute-sanitizer."
@@ -130,7 +130,7 @@ enum plim_status plim__rule_trouble(struct plim_detector *d, struct plim_tracked
     if (gone) {
         (void)snprintf(c.summary, sizeof(c.summary), "Device %u does not answer: it is %s.",
                        t->subject.device, plim_device_state_text(s->state));
-        plim__say(c.evidence, sizeof(c.evidence), "The driver's code is %d.", s->code);
+        plim__finding_say(c.evidence, sizeof(c.evidence), "The driver's code is %d.", s->code);
         (void)snprintf(
             c.next_step, sizeof(c.next_step),
             "Look at the kernel's log (dmesg) and at plimsoll doctor; a device that fell "
@@ -145,7 +145,8 @@ enum plim_status plim__rule_trouble(struct plim_detector *d, struct plim_tracked
         (void)snprintf(c.next_step, sizeof(c.next_step),
                        "Drain it and reset it when it is convenient.");
     } else {
-        plim__say(c.evidence, sizeof(c.evidence), "It answers, without new errors for an hour.");
+        plim__finding_say(c.evidence, sizeof(c.evidence),
+                          "It answers, without new errors for an hour.");
     }
     return plim__claim(d, t, PLIM_FINDING_DEVICE, &c, err);
 }

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void plim__say(char *text, size_t room, const char *fmt, ...)
+void plim__finding_say(char *text, size_t room, const char *fmt, ...)
 {
     size_t n = strlen(text);
     va_list args;
