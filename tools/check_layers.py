@@ -49,7 +49,7 @@ ENTRIES = {("cli", "watch/watch.h")}
 
 # Public headers of the runtime's own objects: they need nothing but libc.
 RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h", "plimsoll/engine.h",
-                  "plimsoll/alloc.h"}
+                  "plimsoll/alloc.h", "plimsoll/gate.h"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 

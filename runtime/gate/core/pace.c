@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How fast the server is, learned from what the ledger sees anyway.
+ *
+ *   first token   a straight line: seconds over the prompt tokens ahead of a request when it was admitted,
+ *                 its own included. Its slope is what a prompt token costs, its base what nobody can avoid
+ *   each token    the time between the first token and the last over their number. When one request in ten
+ *                 is slower than the target, the limit of requests at once falls by a tenth; when it is
+ *                 used and none is, it rises by one: as TCP finds its rate (additive increase,
+ *                 multiplicative decrease), with the time for a token in the place of a lost packet,
+ *                 because the whole time of a request depends on its length before all
+ *   drain         units returned a second, over some ten seconds: how soon room for a refused one will be
+ */
+
+#include "ledger.h"
+
+#define LINE_KEEPS  (1 - 1.0 / 256)
+#define LINE_NEEDS  8
+#define DRAIN_S     10.0
+#define RETRY_MIN_S 1.0
+#define RETRY_MAX_S 60.0
+
+static double seconds(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
+}
+
+/* ---- first token */
+
+static void line_learn(struct gate_line *l, double x, double y)
+{
+    double *sums = &l->n;
+    for (unsigned i = 0; i < 6; i++) {
+        sums[i] = gate__clamp(sums[i], 0, 1e30) * LINE_KEEPS;
+    }
+    l->n += 1;
+    l->x += x;
+    l->y += y;
+    l->xx += x * x;
+    l->xy += x * y;
+    l->yy += y * y;
+}
+
+/* Slope and base; false: too few observations, or all with the same x. */
+static bool line_fit(const struct gate_line *l, double *slope, double *base)
+{
+    double spread = l->n * l->xx - l->x * l->x;
+    if (!(l->n >= LINE_NEEDS) || !(l->x > 0) || !(spread > 0.05 * l->x * l->x)) {
+        return false;
+    }
+    double s = gate__clamp((l->n * l->xy - l->x * l->y) / spread, 0, 1);
+    *slope = s;
+    *base = gate__clamp((l->y - s * l->x) / l->n, 0, 3600);
+    return true;
+}
+
+/* Seconds for each prompt token; 0: not known. */
+static double token_cost(const struct gate *g, double *base)
+{
+    const struct gate_line *l = &g->head->pace.first;
+    double slope;
+    *base = 0;
+    if (line_fit(l, &slope, base)) {
+        return slope;
+    }
+    double rate = g->config.prefill_tokens_s;
+    if (rate > 0) {
+        return 1 / rate;
+    }
+    return l->n >= LINE_NEEDS && l->x > 0 ? gate__clamp(l->y / l->x, 0, 1) : 0;
+}
+
+double gate__backlog(const struct gate *g)
+{
+    const struct gate_head *head = g->head;
+    double base;
+    double cost = token_cost(g, &base);
+    double queued = (double)head->sums.queued;
+    double since = seconds(head->pace.last_first_ns, head->now_ns);
+    double done = cost > 0 ? since / cost : 0;
+    /* What was computed since the last first token is at most a part of what waits. */
+    return queued - gate__clamp(done, 0, queued / 2);
+}
+
+double gate__first_s(const struct gate *g, double tokens)
+{
+    double base;
+    double cost = token_cost(g, &base);
+    return cost > 0 || base > 0 ? base + cost * tokens : -1;
+}
+
+void gate__pace_first(struct gate *g, const struct gate_slot *s)
+{
+    struct gate_pace *p = &g->head->pace;
+    line_learn(&p->first, (double)s->backlog, seconds(s->admitted_ns, g->head->now_ns));
+    p->last_first_ns = g->head->now_ns;
+}
+
+/* ---- each token */
+
+static void limit_move(struct gate *g)
+{
+    struct gate_pace *p = &g->head->pace;
+    double live = g->head->sums.live;
+    double limit = gate__clamp(p->limit, 0, 1e9);
+    if (p->slow * 10 > p->seen) {
+        double from = limit > 0 && limit < live ? limit : live;
+        p->limit = from * 0.9 > 1 ? from * 0.9 : 1;
+    } else if (limit > 0 && live > 0.8 * limit) {
+        p->limit = limit + 1 + 0.02 * limit;
+    }
+    p->seen = 0;
+    p->slow = 0;
+}
+
+static void pace_token(struct gate *g, const struct gate_slot *s, uint32_t generated)
+{
+    struct gate_pace *p = &g->head->pace;
+    if (s->first_ns == 0 || generated < 2) {
+        return;
+    }
+    double each = seconds(s->first_ns, g->head->now_ns) / (generated - 1);
+    p->token_s = p->token_s > 0 ? gate__clamp(p->token_s, 0, 1e6) * 0.95 + each * 0.05 : each;
+    if (g->config.token_ns == 0) {
+        return;
+    }
+    p->seen++;
+    p->slow += each * 1e9 > (double)g->config.token_ns;
+    if (p->seen >= 10 && p->seen * 4 >= g->head->sums.live) { /* a quarter of them changed */
+        limit_move(g);
+    }
+}
+
+/* ---- drain */
+
+static void drain_decay(struct gate *g)
+{
+    struct gate_pace *p = &g->head->pace;
+    double dt = seconds(p->drain_ns, g->head->now_ns);
+    if (dt < 0.1) {
+        return;
+    }
+    double keep = 1 / (1 + dt / DRAIN_S);
+    p->drained = gate__clamp(p->drained, 0, 1e18) * keep;
+    p->ended = gate__clamp(p->ended, 0, 1e18) * keep;
+    p->owed = gate__clamp(p->owed - dt * p->drained / DRAIN_S, 0, 1e12);
+    p->drain_ns = g->head->now_ns;
+}
+
+void gate__pace_drained(struct gate *g, double units)
+{
+    drain_decay(g);
+    g->head->pace.drained += units;
+    g->head->pace.ended += 1;
+}
+
+double gate__drain_rate(const struct gate *g)
+{
+    return gate__clamp(g->head->pace.drained, 0, 1e18) / DRAIN_S;
+}
+
+void gate__pace_ended(struct gate *g, const struct gate_slot *s, uint32_t generated)
+{
+    pace_token(g, s, generated);
+    gate__pace_drained(g, (double)s->forecast.mean[0] / GATE_FIXED);
+}
+
+uint32_t gate__retry_ms(struct gate *g, double units, double s)
+{
+    struct gate_pace *p = &g->head->pace;
+    drain_decay(g);
+    double wait = s;
+    if (units > 0) {
+        double rate = gate__drain_rate(g);
+        double behind = rate > 0 ? (units + p->owed) / rate : RETRY_MAX_S / 4;
+        wait = behind > wait ? behind : wait;
+        p->owed = gate__clamp(p->owed + units, 0, 1e12);
+    } else if (s <= 0) { /* until one of them ends */
+        double rate = gate__clamp(p->ended, 0, 1e18) / DRAIN_S;
+        wait = rate > 0 ? 1 / rate : RETRY_MAX_S / 4;
+    }
+    g->head->random = g->head->random * 1664525u + 1013904223u; /* Numerical Recipes */
+    double jitter = 0.8 + 0.4 * ((double)(g->head->random >> 8) / (double)(1u << 24));
+    return (uint32_t)(gate__clamp(wait * jitter, RETRY_MIN_S, RETRY_MAX_S) * 1000);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a request costs: units of the pool for its tokens, now, expected and at most, and workspace.
+ *
+ * The forecast of a request of age a (output tokens) at a horizon x is p u: it is alive with probability
+ * p = S(a + x) / S(a), S being what its class has taught, and then holds u units for prompt + a + x tokens.
+ * Its variance is p (1 - p) u^2. A request whose most tokens lie between two horizons counts at the later
+ * one with the part of the way that it goes. Samples share whole blocks of their prompt.
+ * Source: blocks as vllm 0.33.0 v1/core/kv_cache_utils.py and v1/kv_cache_interface.py count them.
+ */
+
+#include "ledger.h"
+
+static uint64_t ceil_div(uint64_t n, uint64_t unit)
+{
+    return n / unit + (n % unit != 0);
+}
+
+static uint64_t clamp_units(uint64_t units)
+{
+    return units < PLIMSOLL_GATE_UNITS_MAX ? units : PLIMSOLL_GATE_UNITS_MAX;
+}
+
+uint64_t gate__units(const struct plimsoll_gate_config *c, uint64_t tokens)
+{
+    uint64_t units = c->state_units;
+    for (uint32_t i = 0; i < c->n_groups; i++) {
+        const struct plimsoll_gate_group *group = &c->groups[i];
+        bool capped = group->cap_tokens > 0 && tokens > group->cap_tokens;
+        uint64_t kept = capped ? group->cap_tokens : tokens;
+        uint64_t blocks = ceil_div(kept, group->block_tokens) + (capped ? group->extra_blocks : 0);
+        units += blocks * group->units_per_block;
+    }
+    return clamp_units(units);
+}
+
+uint64_t gate__shared_units(const struct plimsoll_gate_config *c, uint64_t tokens)
+{
+    uint64_t units = 0;
+    for (uint32_t i = 0; i < c->n_groups; i++) {
+        const struct plimsoll_gate_group *group = &c->groups[i];
+        if (group->cap_tokens == 0) { /* a window moves off its prompt */
+            units += tokens / group->block_tokens * group->units_per_block;
+        }
+    }
+    return clamp_units(units);
+}
+
+/* A request that is being priced. */
+struct pricing {
+    const struct plimsoll_gate_config *c;
+    const struct gate_slot *s;
+    uint64_t common; /* units that its samples have together */
+    uint64_t given;  /* units of them that others hold */
+    uint32_t most;   /* output tokens */
+};
+
+/* Units of one sample alone, and of what all of them share, with so many output tokens. */
+static void units_with(const struct pricing *p, uint64_t output, double *each, double *together)
+{
+    uint64_t whole = gate__units(p->c, p->s->prompt + output + p->c->lookahead_tokens);
+    *each = (double)gate__less(whole, p->common);
+    *together = (double)gate__less(p->common, p->given);
+}
+
+static double to_units(const struct pricing *p, uint64_t output)
+{
+    double each;
+    double together;
+    units_with(p, output, &each, &together);
+    return together + p->s->samples * each;
+}
+
+/* At one horizon: `p` is how likely a sample is alive. */
+static void put(const struct pricing *pr, struct gate_slot *s, unsigned h, uint64_t output,
+                double p)
+{
+    double each;
+    double together;
+    units_with(pr, output, &each, &together);
+    double n = s->samples;
+    double any = n * p < 1 ? n * p : 1;
+    double most = (double)PLIMSOLL_GATE_UNITS_MAX;
+    double mean = gate__clamp(any * together + n * p * each, 0, most);
+    double alone = together + each;
+    double var = n > 1 ? n * p * (1 - p) * each * each : p * (1 - p) * alone * alone;
+    s->forecast.mean[h] = (uint64_t)(mean * GATE_FIXED + 0.999);
+    s->forecast.var[h] = (uint64_t)gate__clamp(var, 0, most * most);
+    if (s->forecast.mean[h] / GATE_FIXED > s->expected) {
+        s->expected = (uint32_t)(s->forecast.mean[h] / GATE_FIXED);
+    }
+}
+
+void gate__price(const struct gate *g, struct gate_slot *s)
+{
+    const struct plimsoll_gate_config *c = &g->config;
+    const struct gate_lengths *l = &g->head->lengths[s->class_id];
+    struct pricing p = {.c = c, .s = s, .most = s->most};
+    p.common = s->samples > 1 || s->shared > 0 ? gate__shared_units(c, s->prompt) : 0;
+    p.given = s->shared > 0 ? gate__shared_units(c, s->shared) : 0;
+    if (s->known > 0) { /* it lives for certain until then */
+        p.most = s->known > s->generated ? s->known : s->generated + 1;
+    }
+    p.most = p.most > s->generated ? p.most : s->generated + 1; /* it went on after all */
+    s->peak = (uint32_t)gate__clamp(to_units(&p, p.most), 0, (double)PLIMSOLL_GATE_UNITS_MAX);
+    s->expected = 0;
+    double now = s->known > 0 ? 1 : gate__lengths_alive(l, s->generated);
+    uint64_t before = s->generated;
+    for (unsigned h = 0; h < GATE_HORIZONS; h++) {
+        uint64_t at = (uint64_t)s->generated + gate_horizon[h];
+        double alive = 1;
+        if (at > p.most) { /* the part of the way that it goes at most */
+            alive = before < p.most ? (double)(p.most - before) / (double)(at - before) : 0;
+            before = at;
+            at = p.most;
+        } else {
+            before = at;
+        }
+        if (alive > 0 && h > 0 && s->known == 0) {
+            alive *= now > 1e-6 ? gate__clamp(gate__lengths_alive(l, at) / now, 0, 1) : 1;
+        }
+        put(&p, s, h, at, alive);
+    }
+}
+
+/* ---- workspace */
+
+/* Tokens that decide it: of the prompt in one step, and those of pictures and log-probabilities. */
+static uint64_t step_tokens(const struct gate *g, const struct gate_slot *s)
+{
+    uint64_t rest = gate__less(s->prompt, s->cached);
+    uint32_t step = g->config.step_tokens;
+    return step > 0 && rest > step ? step : rest;
+}
+
+void gate__work_cell(const struct gate *g, const struct gate_slot *s, unsigned *kind,
+                     unsigned *size)
+{
+    uint64_t tokens = step_tokens(g, s);
+    tokens = s->image_tokens > tokens ? s->image_tokens : tokens;
+    tokens = s->logprob_rows > tokens ? s->logprob_rows : tokens;
+    unsigned log = tokens > 1 ? 64u - (unsigned)__builtin_clzll(tokens - 1) : 0;
+    *kind = (s->image_tokens > 0 ? 1u : 0u) | (s->logprob_rows > 0 ? 2u : 0u);
+    *size = log < GATE_SIZES ? log : GATE_SIZES - 1;
+}
+
+uint64_t gate__work(const struct gate *g, const struct gate_slot *s)
+{
+    const struct plimsoll_gate_config *c = &g->config;
+    unsigned kind;
+    unsigned size;
+    gate__work_cell(g, s, &kind, &size);
+    double formula = (double)c->work_token_bytes * (double)step_tokens(g, s) +
+                     (double)c->work_image_bytes * s->image_tokens +
+                     (double)c->work_row_bytes * s->logprob_rows;
+    double learned = gate__clamp(g->head->health.work[kind][size], 0, 1e18);
+    bool sure = g->head->health.work_seen[kind][size] >= 8;
+    double bytes = sure || learned > formula ? learned : formula;
+    return (uint64_t)gate__clamp(bytes, 0, 1e18);
+}

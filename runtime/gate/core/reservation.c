@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happens to reservations after they were given: growth, the end, leases, processes that died. */
+
+#include "ledger.h"
+
+#define TICK_SLOTS 2048u /* looked at in one tick, in pieces */
+#define TICK_PIECE 128u  /* under the lock */
+
+static struct gate_slot *known(struct gate *g, uint64_t id)
+{
+    struct gate_slot *s = gate__slot(g, id);
+    g->head->unknown_ids += s == NULL;
+    return s;
+}
+
+/* The first token: its prompt is computed. */
+static void begin(struct gate *g, struct gate_slot *s)
+{
+    gate__pace_first(g, s);
+    s->first_ns = g->head->now_ns > 0 ? g->head->now_ns : 1;
+    s->queued = 0;
+    s->work = 0;
+}
+
+int plimsoll_gate_extend(struct plimsoll_gate *gate, uint64_t id, uint32_t generated,
+                         uint64_t now_ns)
+{
+    struct gate *g = gate_of(gate);
+    uint64_t word = gate__lock(g, now_ns);
+    if (word == 0) {
+        return PLIMSOLL_GATE_BUSY;
+    }
+    struct gate_slot *s = known(g, id);
+    if (s) {
+        s->lease_end_ns = g->head->now_ns + s->lease_ns;
+        if (s->state == GATE_LIVE && generated > s->generated && generated < 1u << 30) {
+            gate__take_off(g, s);
+            if (s->first_ns == 0) {
+                begin(g, s);
+            }
+            s->generated = generated;
+            gate__price(g, s);
+            gate__add(g, s);
+        }
+    }
+    gate__unlock(g, word);
+    return s ? PLIMSOLL_GATE_OK : PLIMSOLL_GATE_UNKNOWN;
+}
+
+int plimsoll_gate_correct(struct plimsoll_gate *gate, uint64_t id, uint32_t prompt_tokens,
+                          uint64_t now_ns)
+{
+    struct gate *g = gate_of(gate);
+    uint64_t word = gate__lock(g, now_ns);
+    if (word == 0) {
+        return PLIMSOLL_GATE_BUSY;
+    }
+    struct gate_slot *s = known(g, id);
+    if (s && prompt_tokens < 1u << 30) {
+        bool live = s->state == GATE_LIVE;
+        if (live) {
+            gate__take_off(g, s);
+        }
+        s->prompt = prompt_tokens;
+        s->cached = s->cached < prompt_tokens ? s->cached : prompt_tokens;
+        s->shared = s->shared < prompt_tokens ? s->shared : prompt_tokens;
+        s->queued = s->first_ns == 0 ? prompt_tokens - s->cached : 0;
+        gate__price(g, s);
+        if (live) {
+            gate__add(g, s);
+        }
+    }
+    gate__unlock(g, word);
+    return s ? PLIMSOLL_GATE_OK : PLIMSOLL_GATE_UNKNOWN;
+}
+
+static void learn(struct gate *g, const struct gate_slot *s, uint32_t generated, bool ended)
+{
+    struct gate_lengths *all = &g->head->lengths[0];
+    double mean = g->config.expected_output;
+    gate__lengths_learn(all, NULL, mean, generated, ended);
+    if (s->class_id > 0 && s->class_id < PLIMSOLL_GATE_CLASSES) {
+        gate__lengths_learn(&g->head->lengths[s->class_id], all, mean, generated, ended);
+    }
+}
+
+static void finish(struct gate *g, struct gate_slot *s, uint32_t generated, uint32_t outcome)
+{
+    struct gate_head *head = g->head;
+    if (s->state == GATE_WAITING) {
+        head->cancelled++;
+        gate__slot_free(g, s);
+        return;
+    }
+    generated = generated > s->generated ? generated : s->generated;
+    if (generated > 0 && outcome <= PLIMSOLL_GATE_CANCELLED) {
+        if (s->first_ns ==
+            0) { /* nobody told of it before: not its time, but its backlog is gone */
+            head->pace.last_first_ns = head->now_ns;
+        }
+        learn(g, s, generated, outcome == PLIMSOLL_GATE_STOPPED);
+    }
+    if (outcome <= PLIMSOLL_GATE_LENGTH) {
+        gate__pace_ended(g, s, generated);
+        head->finished++;
+        head->classes[s->class_id < PLIMSOLL_GATE_CLASSES ? s->class_id : 0].finished++;
+        if (s->admitted_ns > head->health.oom_ns) { /* the server works again */
+            head->health.oom_run = 0;
+        }
+    } else {
+        gate__pace_drained(g, (double)s->forecast.mean[0] / GATE_FIXED);
+        *(outcome == PLIMSOLL_GATE_CANCELLED ? &head->cancelled : &head->failed) += 1;
+    }
+    gate__slot_free(g, s);
+}
+
+int plimsoll_gate_release(struct plimsoll_gate *gate, uint64_t id, uint32_t generated,
+                          uint32_t outcome, uint64_t now_ns)
+{
+    struct gate *g = gate_of(gate);
+    uint64_t word = gate__lock(g, now_ns);
+    if (word == 0) {
+        return PLIMSOLL_GATE_BUSY;
+    }
+    struct gate_slot *s = known(g, id);
+    if (s) {
+        finish(g, s, generated, outcome);
+    }
+    gate__unlock(g, word);
+    return s ? PLIMSOLL_GATE_OK : PLIMSOLL_GATE_UNKNOWN;
+}
+
+/* ---- tick */
+
+/* Processes that are dead, a bit each. Outside the lock: it reads /proc. */
+static void find_dead(const struct gate *g, uint64_t dead[GATE_PROCESSES / 64])
+{
+    for (uint32_t i = 0; i < GATE_PROCESSES; i++) {
+        const struct gate_process p = g->head->processes[i];
+        if (p.pid != 0 && gate__gone(&p)) {
+            dead[i / 64] |= UINT64_C(1) << (i % 64);
+        }
+    }
+}
+
+static bool is_dead(const uint64_t dead[GATE_PROCESSES / 64], uint32_t process)
+{
+    return process < GATE_PROCESSES && (dead[process / 64] >> (process % 64) & 1) != 0;
+}
+
+/* A piece of the slots, from `from` on. */
+static void sweep(struct gate *g, uint32_t from, const uint64_t dead[GATE_PROCESSES / 64])
+{
+    struct gate_head *head = g->head;
+    uint32_t fresh = head->fresh < g->config.slots ? head->fresh : g->config.slots;
+    for (uint32_t i = from; i < from + TICK_PIECE && i < fresh; i++) {
+        struct gate_slot *s = &g->slots[i];
+        if (s->state != GATE_LIVE && s->state != GATE_WAITING) {
+            continue;
+        }
+        if (is_dead(dead, s->process)) {
+            head->reclaimed++;
+            gate__slot_free(g, s);
+        } else if (head->now_ns >= s->lease_end_ns) {
+            head->expired++;
+            gate__slot_free(g, s);
+        }
+    }
+}
+
+/* Rows of dead processes without reservations are free again. */
+static void forget(struct gate *g, const uint64_t dead[GATE_PROCESSES / 64])
+{
+    for (uint32_t i = 0; i < GATE_PROCESSES; i++) {
+        struct gate_process *p = &g->head->processes[i];
+        if (is_dead(dead, i) && p->live == 0) {
+            *p = (struct gate_process){0};
+        }
+    }
+}
+
+static bool any(const uint64_t dead[GATE_PROCESSES / 64])
+{
+    uint64_t all = 0;
+    for (unsigned i = 0; i < GATE_PROCESSES / 64; i++) {
+        all |= dead[i];
+    }
+    return all != 0;
+}
+
+int plimsoll_gate_tick(struct plimsoll_gate *gate, uint64_t now_ns)
+{
+    struct gate *g = gate_of(gate);
+    uint64_t dead[GATE_PROCESSES / 64] = {0};
+    find_dead(g, dead);
+    uint32_t most = any(dead) ? g->config.slots : TICK_SLOTS;
+    for (uint32_t seen = 0; seen < most; seen += TICK_PIECE) {
+        uint64_t word = gate__lock(g, now_ns);
+        if (word == 0) {
+            return PLIMSOLL_GATE_BUSY;
+        }
+        uint32_t from = g->head->scan;
+        from = from < g->head->fresh ? from : 0;
+        sweep(g, from, dead);
+        g->head->scan = from + TICK_PIECE;
+        bool done = seen + TICK_PIECE >= g->head->fresh;
+        if (done || seen + TICK_PIECE >= most) {
+            gate__ease(g);
+            forget(g, dead);
+        }
+        gate__unlock(g, word);
+        if (done) {
+            break;
+        }
+    }
+    return PLIMSOLL_GATE_OK;
+}
