@@ -73,29 +73,6 @@ void plim_jsonw_end(struct plim_jsonw *w)
     }
 }
 
-/* Length of the valid UTF-8 sequence at s, or 0 (RFC 3629: no overlong forms, no surrogates). */
-static size_t utf8_length(struct plim_str s)
-{
-    unsigned char c = (unsigned char)s.p[0];
-    size_t n = c < 0x80                ? 1
-               : c >= 0xc2 && c < 0xe0 ? 2
-               : c >= 0xe0 && c < 0xf0 ? 3
-               : c >= 0xf0 && c < 0xf5 ? 4
-                                       : 0;
-    if (n == 0 || n > s.n) {
-        return 0;
-    }
-    for (size_t i = 1; i < n; i++) {
-        if (((unsigned char)s.p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    unsigned char d = n > 1 ? (unsigned char)s.p[1] : 0;
-    bool bad = (c == 0xe0 && d < 0xa0) || (c == 0xed && d >= 0xa0) || (c == 0xf0 && d < 0x90) ||
-               (c == 0xf4 && d >= 0x90);
-    return bad ? 0 : n;
-}
-
 static void escape(struct plim_buf *out, char c)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -115,8 +92,9 @@ static void quoted(struct plim_buf *out, struct plim_str s)
         size_t run = 0;
         for (size_t n; run < s.n; run += n) {
             unsigned char c = (unsigned char)s.p[run];
-            n = c < 0x20 || c == '"' || c == '\\' || c == 0x7f ? 0
-                                                               : utf8_length(plim_str_skip(s, run));
+            n = c < 0x20 || c == '"' || c == '\\' || c == 0x7f
+                    ? 0
+                    : plim_str_utf8(plim_str_skip(s, run));
             if (n == 0) {
                 break;
             }

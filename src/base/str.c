@@ -40,3 +40,25 @@ struct plim_str plim_str_trim(struct plim_str s)
     }
     return s;
 }
+
+size_t plim_str_utf8(struct plim_str s)
+{
+    unsigned char c = (unsigned char)s.p[0];
+    size_t n = c < 0x80                ? 1
+               : c >= 0xc2 && c < 0xe0 ? 2
+               : c >= 0xe0 && c < 0xf0 ? 3
+               : c >= 0xf0 && c < 0xf5 ? 4
+                                       : 0;
+    if (n == 0 || n > s.n) {
+        return 0;
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (((unsigned char)s.p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    unsigned char d = n > 1 ? (unsigned char)s.p[1] : 0;
+    bool bad = (c == 0xe0 && d < 0xa0) || (c == 0xed && d >= 0xa0) || (c == 0xf0 && d < 0x90) ||
+               (c == 0xf4 && d >= 0x90);
+    return bad ? 0 : n;
+}

@@ -48,4 +48,7 @@ size_t plim_str_find(struct plim_str s, struct plim_str needle);
 /* Without leading and trailing space, tab, CR, LF. */
 struct plim_str plim_str_trim(struct plim_str s);
 
+/* Length of the valid UTF-8 character at the start of s, or 0 (RFC 3629: no overlong forms, no surrogates). */
+size_t plim_str_utf8(struct plim_str s);
+
 #endif

@@ -82,7 +82,8 @@ enum plim_engine_figure {
     X(SGLANG, "sglang")                                                                            \
     X(TGI, "tgi")                                                                                  \
     X(LLAMACPP, "llama.cpp")                                                                       \
-    X(TRITON, "triton")
+    X(TRITON, "triton")                                                                            \
+    X(TRTLLM, "tensorrt-llm")
 
 enum plim_engine_kind {
 #define PLIM__X(name, text) PLIM_ENGINE_KIND_##name,
@@ -129,14 +130,22 @@ struct plim_owner_now {
     uint64_t failures; /* calls that the driver refused, so far */
 };
 
+#define PLIM_ENGINE_WORKERS 16
+
+/* One rank of one model that a server serves: a page may tell of several. */
 struct plim_engine_now {
     enum plim_engine_kind kind;
     char name[64];   /* as configured, or host:port */
     char model[128]; /* "" unknown */
     char rank[16];   /* data-parallel rank, "" none */
-    uint32_t pid;    /* 0 unknown */
-    bool up;         /* it answered */
+    uint32_t pid;    /* the process that answers; 0 unknown */
+    uint32_t workers;
+    uint32_t worker
+        [PLIM_ENGINE_WORKERS]; /* pids of its processes that use a device, ascending: the server's
+                                             own or its children, whatever their rank */
+    bool up;                   /* it answered, or is known from its log alone */
     uint64_t told_ns;
+    uint32_t restarts; /* since it was first asked: its totals began anew */
     uint64_t valid;
     double figure[PLIM_ENGINE_FIGURES];
     uint64_t component_valid;
