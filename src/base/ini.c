@@ -37,8 +37,13 @@ static char *next_line(char *buf, int room, void *stream)
             plim__fail(r->err, PLIM_E_USAGE, "the line is longer than %u bytes", PLIM_INI_LINE);
         return NULL;
     }
-    memcpy(buf, r->rest.p, n);
-    buf[n] = '\0';
+    /* Indented entries are entries: libinih would take them for more of the value above. */
+    size_t blanks = 0;
+    while (blanks < n && (r->rest.p[blanks] == ' ' || r->rest.p[blanks] == '\t')) {
+        blanks++;
+    }
+    memcpy(buf, r->rest.p + blanks, n - blanks);
+    buf[n - blanks] = '\0';
     r->rest = plim_str_skip(r->rest, n);
     return buf;
 }

@@ -3,6 +3,7 @@
 /* plimsoll watch: the monitor. What it has to say goes to standard error, a line each, where systemd
  * takes it up. */
 
+#include "base/err.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "watch/watch.h"
@@ -13,6 +14,19 @@ static void tell(void *arg, const char *text)
 {
     (void)arg;
     (void)fprintf(stderr, "plimsoll: %s\n", text);
+}
+
+static enum plim_status check(struct plim_cli *cli, const struct plim_opts_watch *opts,
+                              struct plim_err *err)
+{
+    if (opts->settings == NULL) {
+        plim__err_set(err, PLIM_E_USAGE, "no settings file to check");
+        plim__err_hint(err, "say which with --settings FILE");
+        return PLIM_E_USAGE;
+    }
+    PLIM_TRY(plim_watch_check(opts->settings, err));
+    plim_buf_printf(&cli->out, "%s: the settings are good\n", opts->settings);
+    return PLIM_OK;
 }
 
 enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_watch *opts,
@@ -27,6 +41,13 @@ enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_wat
                                          .version = PLIM_VERSION,
                                          .steps = opts->steps.value,
                                          .tell = tell};
+    if (opts->example_settings) {
+        plim_watch_example(&cli->out);
+        return PLIM_OK;
+    }
+    if (opts->check_settings) {
+        return check(cli, opts, err);
+    }
     cli->sent = true;
     return plim_watch_run(&options, err);
 }

@@ -375,7 +375,10 @@
       "serve there: 127.0.0.1:9754, [::1]:9754, unix:PATH, none; may be repeated")                 \
     X(S, db, TEXT, "db", 0, "FILE", NULL, "history; \"none\" keeps it in memory only")             \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
-    X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")
+    X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")        \
+    X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \
+    X(S, example_settings, FLAG, "example-settings", 0, NULL, NULL,                                \
+      "only print a settings file with every key and its meaning")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

@@ -102,6 +102,60 @@ static enum plim_status step(struct loop *l, struct plim_err *err)
     return PLIM_OK;
 }
 
+/* ---- settings ---- */
+
+static enum plim_status read_settings(const char *path, struct plim_settings **out,
+                                      struct plim_err *err)
+{
+    struct plim_settings *settings = NULL;
+    PLIM_TRY(plim_settings_read(path, &settings, err));
+    for (size_t i = 0; parts[i] != NULL; i++) {
+        enum plim_status st = parts[i]->check != NULL ? parts[i]->check(settings, err) : PLIM_OK;
+        if (st != PLIM_OK) {
+            plim_settings_free(settings);
+            return st;
+        }
+    }
+    *out = settings;
+    return PLIM_OK;
+}
+
+enum plim_status plim_watch_check(const char *path, struct plim_err *err)
+{
+    struct plim_settings *settings = NULL;
+    PLIM_TRY(read_settings(path, &settings, err));
+    plim_settings_free(settings);
+    return PLIM_OK;
+}
+
+void plim_watch_example(struct plim_buf *out)
+{
+    plim_settings_example(out);
+}
+
+/* Turn to what the file says now; when that is bad, say so and go on with what it said before. */
+static void reload(struct loop *l)
+{
+    struct plim_watch *w = &l->watch;
+    struct plim_settings *old = w->settings;
+    struct plim_settings *fresh = NULL;
+    struct plim_err err = {0};
+    char text[400];
+    if (read_settings(w->options->settings, &fresh, &err) != PLIM_OK) {
+        (void)plim_err_format(&err, text, sizeof(text));
+        plim__watch_tell(w, "the settings stay as they were: %s", text);
+        return;
+    }
+    w->settings = fresh;
+    for (size_t i = 0; parts[i] != NULL; i++) {
+        if (l->self[i] != NULL && parts[i]->reload != NULL) {
+            parts[i]->reload(w, l->self[i]);
+        }
+    }
+    plim_settings_free(old);
+    plim__watch_tell(w, "the settings were read again");
+}
+
 /* ---- the loop ---- */
 
 /* Take the signals that came; true: end. */
@@ -111,10 +165,8 @@ static bool take_signals(struct loop *l)
     bool end = false;
     while (read(l->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         end |= info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
-        for (size_t i = 0; info.ssi_signo == SIGHUP && parts[i] != NULL; i++) {
-            if (l->self[i] != NULL && parts[i]->reload != NULL) {
-                parts[i]->reload(&l->watch, l->self[i]);
-            }
+        if (info.ssi_signo == SIGHUP) {
+            reload(l);
         }
     }
     return end;
@@ -176,8 +228,6 @@ static void init(struct loop *l, const struct plim_watch_options *options)
     (void)clock_gettime(CLOCK_REALTIME, &now);
     l->timer = l->signals = -1;
     w->options = options;
-    w->interval_ns = options->interval_ns != 0 ? options->interval_ns : SECOND_NS;
-    w->interval_ns = plim_max_u64(w->interval_ns, INTERVAL_LEAST);
     w->started_ns = (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
     (void)gethostname(w->host, sizeof(w->host) - 1);
     (void)pthread_sigmask(SIG_BLOCK, NULL, &l->before);
@@ -188,9 +238,20 @@ static void init(struct loop *l, const struct plim_watch_options *options)
     (void)pthread_condattr_destroy(&attr);
 }
 
+static enum plim_status open_settings(struct plim_watch *w, struct plim_err *err)
+{
+    PLIM_TRY(read_settings(w->options->settings, &w->settings, err));
+    const struct plim_set_u64 *interval = &w->settings->watch.items[0].interval;
+    w->interval_ns = interval->given ? interval->value : SECOND_NS;
+    w->interval_ns = w->options->interval_ns != 0 ? w->options->interval_ns : w->interval_ns;
+    w->interval_ns = plim_max_u64(w->interval_ns, INTERVAL_LEAST);
+    return PLIM_OK;
+}
+
 static enum plim_status open_parts(struct loop *l, struct plim_err *err)
 {
     struct plim_watch *w = &l->watch;
+    PLIM_TRY(open_settings(w, err));
     struct plim_collect_options collect = {.script = w->options->samples};
     PLIM_TRY(open_signals(l, err));
     PLIM_TRY(plim_collector_open(&collect, &w->collector, err));
@@ -218,6 +279,7 @@ static void fini(struct loop *l)
     plim_observation_fini(&w->now);
     plim_observation_fini(&w->next);
     plim_vec_fini(&w->left);
+    plim_settings_free(w->settings);
     for (int i = 0; i < 2; i++) {
         int fd = i == 0 ? l->timer : l->signals;
         if (fd >= 0) {

@@ -7,7 +7,7 @@
  * The only header of this folder that the command line includes.
  */
 
-#include "base/err.h"
+#include "base/buf.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +40,12 @@ struct plim_watch_options {
  */
 PLIM_MUST_USE enum plim_status plim_watch_run(const struct plim_watch_options *options,
                                               struct plim_err *err);
+
+/** plim_watch_check() - whether the settings file `path` is good: what plim_watch_run() would say of it.
+ * Errors: PLIM_E_NOINPUT; PLIM_E_USAGE with its line and a suggestion; PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim_watch_check(const char *path, struct plim_err *err);
+
+/** plim_watch_example() - a settings file with every key and its meaning. Failure is sticky in `out`. */
+void plim_watch_example(struct plim_buf *out);
 
 #endif

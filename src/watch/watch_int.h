@@ -25,6 +25,7 @@
 #include "detect/detect.h"
 #include "observe/collect.h"
 #include "report/status.h"
+#include "watch/config.h"
 #include "watch/watch.h"
 
 #include <pthread.h>
@@ -40,8 +41,13 @@ struct plim_watch_part {
     enum plim_status (*open)(struct plim_watch *watch, void **self, struct plim_err *err);
     /* Under `lock`, before clients see the new `now`: set what is judged of it. NULL: nothing */
     void (*judge)(struct plim_watch *watch, void *self);
-    void (*step)(struct plim_watch *watch, void *self);   /* NULL: nothing */
-    void (*reload)(struct plim_watch *watch, void *self); /* the settings changed; NULL: nothing */
+    void (*step)(struct plim_watch *watch, void *self); /* NULL: nothing */
+    /* Whether settings make sense to this part (plim_settings_fail() says where they do not), before they are
+     * used; without opening anything. NULL: whatever the table of settings lets pass. */
+    enum plim_status (*check)(const struct plim_settings *settings, struct plim_err *err);
+    /* watch->settings are new ones, which were checked: those before are freed when all parts have turned to
+     * them. NULL: nothing */
+    void (*reload)(struct plim_watch *watch, void *self);
     void (*close)(struct plim_watch *watch, void *self);
 };
 
@@ -64,6 +70,8 @@ struct plim_watch_text {
 
 struct plim_watch {
     const struct plim_watch_options *options; /* as the command line said */
+    struct plim_settings
+        *settings; /* owned, never NULL while parts are open; the options win over them */
     uint64_t interval_ns;
     struct plim_collector *collector;
     struct plim_observation now;  /* the newest observation */
