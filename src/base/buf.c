@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,33 @@ void plim_buf_repeat(struct plim_buf *buf, const char *z, size_t times)
     while (times-- > 0) {
         plim_buf_text(buf, z);
     }
+}
+
+void plim_buf_u64(struct plim_buf *buf, uint64_t v)
+{
+    char text[20];
+    size_t at = sizeof(text);
+    do {
+        text[--at] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v != 0);
+    plim_buf_add(buf, (struct plim_str){text + at, sizeof(text) - at});
+}
+
+void plim_buf_real(struct plim_buf *buf, double v)
+{
+    char text[40];
+    if (!isfinite(v)) {
+        plim_buf_text(buf, isnan(v) ? "NaN" : v > 0 ? "+Inf" : "-Inf");
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof(text), "%.*g", digits, v);
+        if (strtod(text, NULL) == v) {
+            break;
+        }
+    }
+    plim_buf_text(buf, text);
 }
 
 void plim_buf_printf(struct plim_buf *buf, const char *fmt, ...)

@@ -31,6 +31,10 @@ void plim_buf_add(struct plim_buf *buf, struct plim_str s);
 void plim_buf_text(struct plim_buf *buf, const char *z);
 void plim_buf_char(struct plim_buf *buf, char c);
 void plim_buf_repeat(struct plim_buf *buf, const char *z, size_t times);
+void plim_buf_u64(struct plim_buf *buf, uint64_t v);
+/** plim_buf_real() - the shortest decimal text that reads back as the same number; "NaN", "+Inf" and
+ * "-Inf" for what is none. */
+void plim_buf_real(struct plim_buf *buf, double v);
 void plim_buf_printf(struct plim_buf *buf, const char *fmt, ...) PLIM_PRINTF(2, 3);
 
 /** plim_buf_status() - PLIM_OK, or PLIM_E_NOMEM when any write failed. */

@@ -150,19 +150,12 @@ void plim_jsonw_i64(struct plim_jsonw *w, int64_t v)
 
 void plim_jsonw_real(struct plim_jsonw *w, double v)
 {
-    char text[40];
     if (!isfinite(v)) {
         plim_jsonw_null(w);
         return;
     }
     before(w, false);
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, v);
-        if (strtod(text, NULL) == v) {
-            break;
-        }
-    }
-    plim_buf_text(w->out, text);
+    plim_buf_real(w->out, v);
 }
 
 void plim_jsonw_bool(struct plim_jsonw *w, bool v)

@@ -113,6 +113,9 @@ enum plim_status plim_collector_take(struct plim_collector *c, struct plim_obser
         c->stats.devices_hung += d->state == PLIM_DEVICE_HUNG;
     }
     PLIM_TRY(observe(c, out, err));
+    plim_vec_foreach (h, &out->happenings) {
+        c->stats.happened[h->kind]++;
+    }
     c->stats.taken++;
     c->stats.took_ns = clock_ns(CLOCK_MONOTONIC) - before;
     return PLIM_OK;

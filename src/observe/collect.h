@@ -44,10 +44,11 @@ struct plim_observer {
 /* What a collector says of itself. */
 #define PLIM_OBSERVERS_MAX 8
 struct plim_collect_stats {
-    uint64_t taken;        /* observations */
-    uint64_t took_ns;      /* the last one */
-    uint32_t devices_hung; /* in the last one */
-    size_t n_observers;    /* the sampler is the first */
+    uint64_t taken;                          /* observations */
+    uint64_t took_ns;                        /* the last one */
+    uint32_t devices_hung;                   /* in the last one */
+    uint64_t happened[PLIM_HAPPENING_KINDS]; /* so far */
+    size_t n_observers;                      /* the sampler is the first */
     struct {
         const char *name; /* static */
         uint64_t errors;  /* so far */

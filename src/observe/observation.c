@@ -22,6 +22,40 @@ void plim_observation_reset(struct plim_observation *o)
     o->allocators.n = o->owners.n = o->engines.n = o->happenings.n = 0;
 }
 
+struct plim_use_books plim_observation_books(const struct plim_observation *o,
+                                             const struct plim_process_use *use)
+{
+    struct plim_use_books b = {0};
+    uint64_t reserved = 0, allocated = 0, inside = 0, outside = 0;
+    bool allocator = false;
+    plim_vec_foreach (a, &o->allocators) {
+        if (a->pid == use->pid && a->device == use->device &&
+            (a->valid >> PLIM_ALLOCATOR_RESERVED & 1) != 0) {
+            reserved = plim_add_sat(reserved, a->figure[PLIM_ALLOCATOR_RESERVED]);
+            allocated = plim_add_sat(allocated, a->figure[PLIM_ALLOCATOR_ALLOCATED]);
+            allocator = b.told = true;
+        }
+    }
+    plim_vec_foreach (w, &o->owners) {
+        if (w->pid == use->pid && w->device == use->device) {
+            uint64_t *sum = w->outside ? &outside : &inside;
+            *sum = plim_add_sat(*sum, w->charged);
+            b.told = true;
+        }
+    }
+    if (!allocator) { /* only the recorder tells: its word on the segments, all taken as handed out */
+        reserved = allocated = inside;
+    }
+    uint64_t left = use->counted;
+    b.allocated = plim_min_u64(plim_min_u64(allocated, reserved), left);
+    left -= b.allocated;
+    b.slack = plim_min_u64(plim_sub_sat(reserved, allocated), left);
+    left -= b.slack;
+    b.outside = plim_min_u64(outside, left);
+    b.unknown = left - b.outside;
+    return b;
+}
+
 static bool not_above(const struct plim_allocator_now *a, enum plim_allocator_figure low,
                       enum plim_allocator_figure high)
 {
@@ -70,6 +104,12 @@ bool plim_observation_check(const struct plim_observation *o)
     }
     plim_vec_foreach (w, &o->owners) {
         if (w->device != PLIM_NO_DEVICE && w->device >= o->sample.devices.n) {
+            return false;
+        }
+    }
+    plim_vec_foreach (use, &o->sample.uses) {
+        struct plim_use_books b = plim_observation_books(o, use);
+        if (b.allocated + b.slack + b.outside + b.unknown != use->counted) {
             return false;
         }
     }

@@ -196,6 +196,21 @@ struct plim_observation {
     PLIM_VEC(struct plim_happening) happenings;     /* order: time */
 };
 
+/* The books of one use (a process on a device):
+ * counted = allocated + slack + outside + unknown. */
+struct plim_use_books {
+    bool told;          /* the process, or its recorder, tells anything of this device */
+    uint64_t allocated; /* of its allocator: handed out */
+    uint64_t slack;     /* of its allocator: reserved and not handed out */
+    uint64_t outside;   /* recorded owners outside the allocator */
+    uint64_t unknown;   /* the rest */
+};
+
+/** plim_observation_books() - what a use consists of. What its process tells beyond the bytes that the
+ * driver counts is cut, the allocator's last: the two are not of quite the same moment. */
+struct plim_use_books plim_observation_books(const struct plim_observation *o,
+                                             const struct plim_process_use *use);
+
 void plim_observation_fini(struct plim_observation *o);
 
 /** plim_observation_reset() - empty, keeping its storage. */

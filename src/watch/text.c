@@ -9,6 +9,7 @@
 #include "watch/watch_int.h"
 
 #include "base/num.h"
+#include "report/metrics.h"
 
 #include <errno.h>
 #include <time.h>
@@ -20,7 +21,19 @@ static void status(struct plim_buf *out, const struct plim_state *state)
     plim_status_json(out, state, true);
 }
 
-static const render renders[PLIM_WATCH_TEXTS] = {[PLIM_WATCH_TEXT_STATUS] = status};
+static void metrics(struct plim_buf *out, const struct plim_state *state)
+{
+    plim_metrics_write(out, state, PLIM_METRICS_TEXT);
+}
+
+static void open_metrics(struct plim_buf *out, const struct plim_state *state)
+{
+    plim_metrics_write(out, state, PLIM_METRICS_OPENMETRICS);
+}
+
+static const render renders[PLIM_WATCH_TEXTS] = {[PLIM_WATCH_TEXT_STATUS] = status,
+                                                 [PLIM_WATCH_TEXT_METRICS] = metrics,
+                                                 [PLIM_WATCH_TEXT_OPENMETRICS] = open_metrics};
 
 struct plim_state plim__watch_state(const struct plim_watch *w)
 {

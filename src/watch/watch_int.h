@@ -52,7 +52,10 @@ struct plim_watch_part {
 };
 
 /* X(NAME): forms of the state. */
-#define PLIM_WATCH_TEXT_MAP(X) X(STATUS) /* "plimsoll.status/1", one line */
+#define PLIM_WATCH_TEXT_MAP(X)                                                                     \
+    X(STATUS)  /* "plimsoll.status/1", one line */                                                 \
+    X(METRICS) /* report/metrics.h, the text form */                                               \
+    X(OPENMETRICS)
 
 enum plim_watch_text_kind {
 #define PLIM__X(name) PLIM_WATCH_TEXT_##name,
