@@ -26,10 +26,13 @@ struct plim_collect_options {
     const struct plim_world *world; /* NULL: the real one */
     const char *script;  /* a file of samples instead of drivers (sampler.h), or NULL; borrowed */
     uint64_t timeout_ns; /* that a driver may think; 0: two seconds */
+    const char *const *engines; /* [n_engines] "[NAME=]ADDRESS" (engine_fetch.h); borrowed */
+    size_t n_engines;
+    bool discover_engines; /* ask known engines that are found on this machine's loopback */
 };
 
 /* X(NAME, function's name): observers in their order. */
-#define PLIM_OBSERVER_MAP(X)
+#define PLIM_OBSERVER_MAP(X) X(ENGINES, engines)
 
 struct plim_observer {
     const char *name; /* static; the label of its errors in metrics */

@@ -346,6 +346,17 @@ static bool descends(const struct plim_engine_tree *tree, uint32_t pid, uint32_t
     return false;
 }
 
+uint32_t plim_engine_launcher(const struct plim_engine_tree *tree, uint32_t pid)
+{
+    uint32_t highest = pid;
+    const struct plim_engine_member *m = find(tree, pid);
+    for (int depth = 0; depth < PLIM_ENGINE_DEPTH && m != NULL; depth++) {
+        highest = m->kind != PLIM_ENGINE_KIND_UNKNOWN ? m->pid : highest;
+        m = find(tree, m->ppid);
+    }
+    return highest;
+}
+
 uint32_t plim_engine_workers(const struct plim_engine_tree *tree, uint32_t pid,
                              uint32_t worker[PLIM_ENGINE_WORKERS])
 {

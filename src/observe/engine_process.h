@@ -56,6 +56,10 @@ PLIM_MUST_USE enum plim_status plim_engine_tree_read(const struct plim_world *wo
 /** plim_engine_listening() - the member that listens at a port of loopback, or 0. */
 uint32_t plim_engine_listening(const struct plim_engine_tree *tree, uint16_t port);
 
+/** plim_engine_launcher() - the highest recognised engine that a member descends from, itself included; the member
+ * when there is none above it. */
+uint32_t plim_engine_launcher(const struct plim_engine_tree *tree, uint32_t pid);
+
 /** plim_engine_workers() - the users among a process and its descendants, ascending, at most
  * PLIM_ENGINE_WORKERS of them. Returns their number. */
 uint32_t plim_engine_workers(const struct plim_engine_tree *tree, uint32_t pid,
