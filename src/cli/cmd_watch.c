@@ -38,6 +38,9 @@ enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_wat
                                          .n_listen = opts->listen.n,
                                          .db = plim_cli_is(opts->db, "none") ? "" : opts->db,
                                          .samples = opts->samples,
+                                         .engines = opts->engine.items,
+                                         .n_engines = opts->engine.n,
+                                         .no_discover = opts->no_discover,
                                          .version = PLIM_VERSION,
                                          .steps = opts->steps.value,
                                          .tell = tell};

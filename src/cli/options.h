@@ -375,6 +375,11 @@
       "serve there: 127.0.0.1:9754, [::1]:9754, unix:PATH, none; may be repeated")                 \
     X(S, db, TEXT, "db", 0, "FILE", NULL, "history; \"none\" keeps it in memory only")             \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
+    X(S, engine, LIST, "engine", 0, "ADDRESS", NULL,                                               \
+      "ask this serving engine for its metrics: [NAME=]HOST:PORT, http://..., unix:PATH; may be "  \
+      "repeated")                                                                                  \
+    X(S, no_discover, FLAG, "no-discover", 0, NULL, NULL,                                          \
+      "do not look for engines on this machine's loopback")                                        \
     X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")        \
     X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \
     X(S, example_settings, FLAG, "example-settings", 0, NULL, NULL,                                \

@@ -21,12 +21,13 @@
 
 #include "device/sampler.h"
 #include "observe/observation.h"
+#include "observe/place.h"
 
 struct plim_collect_options {
     const struct plim_world *world; /* NULL: the real one */
     const char *script;  /* a file of samples instead of drivers (sampler.h), or NULL; borrowed */
     uint64_t timeout_ns; /* that a driver may think; 0: two seconds */
-    const char *const *engines; /* [n_engines] "[NAME=]ADDRESS" (engine_fetch.h); borrowed */
+    const struct plim_place *engines; /* [n_engines] addresses (engine_fetch.h); borrowed */
     size_t n_engines;
     bool discover_engines; /* ask known engines that are found on this machine's loopback */
 };

@@ -7,19 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-
-/* "name=" in front; an address has '=' only behind what no name has. */
-static const char *take_name(const char *text, char name[64])
-{
-    size_t n = strspn(text, NAME_BYTES);
-    if (text[n] != '=' || n == 0) {
-        return text;
-    }
-    (void)snprintf(name, 64, "%.*s", (int)n, text);
-    return text + n + 1;
-}
-
 static enum plim_status refuse(const char *text, const char *why, struct plim_err *err)
 {
     plim__err_set(err, PLIM_E_USAGE, "'%.100s' is no address of an engine: %s", text, why);
@@ -63,11 +50,11 @@ static enum plim_status parse_socket(const char *text, const char *path,
     return PLIM_OK;
 }
 
-enum plim_status plim_engine_address_parse(const char *text, struct plim_engine_address *out,
-                                           struct plim_err *err)
+enum plim_status plim_engine_address_parse(const struct plim_place *place,
+                                           struct plim_engine_address *out, struct plim_err *err)
 {
     struct plim_engine_address a = {0};
-    const char *address = take_name(text, a.name);
+    const char *text = place->place, *address = plim_place_split(place, a.name);
     if (strncmp(address, "unix:", 5) == 0) {
         PLIM_TRY(parse_socket(text, address + 5, &a, err));
         *out = a;

@@ -345,7 +345,8 @@ static void find_servers(struct plim_engine_fetch *f)
         }
         (void)snprintf(text, sizeof(text), "http://%s:%u%s", l->v6 ? "[::1]" : "127.0.0.1", l->port,
                        m->kind == PLIM_ENGINE_KIND_TRTLLM ? "/prometheus/metrics" : "");
-        if (plim_engine_address_parse(text, &address, NULL) == PLIM_OK &&
+        if (plim_engine_address_parse(&(struct plim_place){NULL, text}, &address, NULL) ==
+                PLIM_OK &&
             add_server(f, &address, NULL) == PLIM_OK) {
             f->server[f->n_servers - 1]->guess = m->kind;
             f->server[f->n_servers - 1]->found = true;
@@ -476,7 +477,7 @@ static enum plim_status add_configured(struct plim_engine_fetch *f,
 {
     for (size_t i = 0; i < options->n_servers; i++) {
         struct plim_engine_address address;
-        PLIM_TRY(plim_engine_address_parse(options->servers[i], &address, err));
+        PLIM_TRY(plim_engine_address_parse(&options->servers[i], &address, err));
         PLIM_TRY(add_server(f, &address, err));
     }
     return options->n_servers > 0 ? load_curl(f, err) : PLIM_OK;

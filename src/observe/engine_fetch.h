@@ -15,14 +15,15 @@
  */
 
 #include "observe/engine_process.h"
+#include "observe/place.h"
 
 #define PLIM_ENGINE_SERVERS 64 /* most that are asked */
 
 struct plim_engine_fetch_options {
     const struct plim_world *world; /* NULL: the real one; where engines are looked for */
-    const char *const
-        *servers; /* [n_servers] "[NAME=]ADDRESS": http://HOST:PORT[/PATH], https://...,
-                                       HOST:PORT, unix:PATH */
+    const struct plim_place
+        *servers; /* [n_servers] http://HOST:PORT[/PATH], https://..., HOST:PORT,
+                                         unix:PATH */
     size_t n_servers;
     bool discover;        /* ask known engines that are found on this machine */
     uint64_t interval_ns; /* between two questions; 0: a second */
@@ -63,7 +64,8 @@ struct plim_engine_address {
 };
 
 /** plim_engine_address_parse() - see plim_engine_fetch_options.servers. Errors: PLIM_E_USAGE. */
-PLIM_MUST_USE enum plim_status
-plim_engine_address_parse(const char *text, struct plim_engine_address *out, struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim_engine_address_parse(const struct plim_place *place,
+                                                         struct plim_engine_address *out,
+                                                         struct plim_err *err);
 
 #endif

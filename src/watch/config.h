@@ -49,6 +49,8 @@
       "addresses to serve at: HOST:PORT, unix:PATH, none")                                         \
     X(S, db, TEXT, "db", NULL, NULL, "/var/lib/plimsoll/history.db",                               \
       "the history; \"none\" keeps it in memory only")                                             \
+    X(S, discover_engines, FLAG, "discover-engines", NULL, "yes", "no",                            \
+      "ask serving engines that use a device of this machine for their metrics, on its loopback")  \
     X(S, host, TEXT, "host", NULL, NULL, "gpu-7.example.org",                                      \
       "name of this machine in alerts, instead of its host name")                                  \
     X(S, url, TEXT, "url", NULL, NULL, "https://gpu-7.example.org:9754",                           \

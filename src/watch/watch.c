@@ -252,7 +252,8 @@ static enum plim_status open_parts(struct loop *l, struct plim_err *err)
 {
     struct plim_watch *w = &l->watch;
     PLIM_TRY(open_settings(w, err));
-    struct plim_collect_options collect = {.script = w->options->samples};
+    struct plim_collect_options collect = {0};
+    PLIM_TRY(plim__watch_sources(w, &collect, err));
     PLIM_TRY(open_signals(l, err));
     PLIM_TRY(plim_collector_open(&collect, &w->collector, err));
     for (; parts[l->opened] != NULL; l->opened++) {

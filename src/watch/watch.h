@@ -23,8 +23,13 @@ struct plim_watch_options {
     size_t n_listen;           /* 0: not said (the loopback, and the user's own socket) */
     const char *db;            /* path of the history; NULL: not said; "": none, only in memory */
     const char *samples; /* a file of samples instead of drivers (device/sampler.h), or NULL */
-    const char *version; /* of the program */
-    uint64_t steps;      /* end after so many; 0: only by a signal */
+    const char *const
+        *engines; /* [n_engines] "[NAME=]ADDRESS" to ask for metrics, besides those of the
+                                   settings */
+    size_t n_engines;
+    bool no_discover;                          /* do not look for engines on this machine */
+    const char *version;                       /* of the program */
+    uint64_t steps;                            /* end after so many; 0: only by a signal */
     void (*tell)(void *arg, const char *text); /* says something worth a line of log; not NULL.
                                                   Any thread */
     void *tell_arg;

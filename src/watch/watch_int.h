@@ -111,6 +111,12 @@ struct plim_state plim__watch_state(const struct plim_watch *watch);
 /** plim__watch_tell() - one line of log. Any thread. */
 void plim__watch_tell(const struct plim_watch *watch, const char *fmt, ...) PLIM_PRINTF(2, 3);
 
+/** plim__watch_sources() - what the collector shall look at; borrowed from settings and options.
+ * Errors: PLIM_E_USAGE a section that says too little; PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim__watch_sources(struct plim_watch *watch,
+                                                   struct plim_collect_options *out,
+                                                   struct plim_err *err);
+
 /** plim__watch_texts_reset() - a step was done: let go of the texts that show the one before.
  * Under `lock`. */
 void plim__watch_texts_reset(struct plim_watch *watch);

@@ -140,11 +140,11 @@ static uint64_t now_ms(void)
 static void open_fetch(const char *const *paths, size_t n)
 {
     static char text[8][100];
-    static const char *servers[8];
+    static struct plim_place servers[8];
     for (size_t i = 0; i < n; i++) {
         (void)snprintf(text[i], sizeof(text[i]), "e%zu=http://127.0.0.1:%u%s", i, server.port,
                        paths[i]);
-        servers[i] = text[i];
+        servers[i] = (struct plim_place){NULL, text[i]};
     }
     struct plim_engine_fetch_options options = {.servers = servers,
                                                 .n_servers = n,
@@ -303,7 +303,7 @@ static void addresses_are_read_as_users_write_them(void **state)
     };
     for (size_t i = 0; i < PLIM_COUNT_OF(cases); i++) {
         struct plim_engine_address a;
-        assert_ok(plim_engine_address_parse(cases[i].text, &a, NULL));
+        assert_ok(plim_engine_address_parse(&(struct plim_place){NULL, cases[i].text}, &a, NULL));
         assert_string_equal(a.name, cases[i].name);
         assert_string_equal(a.url, cases[i].url);
         assert_string_equal(a.socket, cases[i].socket);
@@ -313,7 +313,8 @@ static void addresses_are_read_as_users_write_them(void **state)
         "", "ftp://h/", "file:///etc/passwd", "unix:relative", "a=", "http://", "h p:1"};
     for (size_t i = 0; i < PLIM_COUNT_OF(bad); i++) {
         struct plim_engine_address a;
-        assert_int_equal(plim_engine_address_parse(bad[i], &a, NULL), PLIM_E_USAGE);
+        assert_int_equal(plim_engine_address_parse(&(struct plim_place){NULL, bad[i]}, &a, NULL),
+                         PLIM_E_USAGE);
     }
 }
 

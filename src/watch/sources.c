@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What is looked at besides drivers: of the command line and of the settings file together. */
+
+#include "watch/watch_int.h"
+
+static enum plim_status places(size_t said, size_t more, struct plim_arena *arena,
+                               struct plim_place **out, struct plim_err *err)
+{
+    void *memory = NULL;
+    PLIM_TRY(plim_arena_array(arena, said + more, sizeof(**out), &memory, err));
+    *out = memory;
+    return PLIM_OK;
+}
+
+enum plim_status plim__watch_sources(struct plim_watch *w, struct plim_collect_options *out,
+                                     struct plim_err *err)
+{
+    const struct plim_watch_options *o = w->options;
+    struct plim_settings *s = w->settings;
+    struct plim_place *engines = NULL;
+    size_t n = 0;
+    PLIM_TRY(places(o->n_engines, s->engine.n, &s->arena, &engines, err));
+    for (size_t i = 0; i < o->n_engines; i++) {
+        engines[n++] = (struct plim_place){NULL, o->engines[i]};
+    }
+    plim_vec_foreach (engine, &s->engine) {
+        if (engine->url == NULL) {
+            return plim_settings_fail(s, engine, err, "the engine has no url");
+        }
+        engines[n++] = (struct plim_place){engine->name, engine->url};
+    }
+    out->script = o->samples;
+    out->engines = engines;
+    out->n_engines = n;
+    out->discover_engines = s->watch.items[0].discover_engines && !o->no_discover;
+    return PLIM_OK;
+}
