@@ -31,8 +31,7 @@ void plim_buf_flush(struct plim_buf *buf)
     buf->n = 0;
 }
 
-/* Room for n more bytes and a NUL; false (and failed) when it cannot be had. */
-static bool reserve(struct plim_buf *buf, size_t n)
+bool plim_buf_reserve(struct plim_buf *buf, size_t n)
 {
     if (buf->failed) {
         return false;
@@ -42,7 +41,7 @@ static bool reserve(struct plim_buf *buf, size_t n)
     }
     if (buf->drain && buf->n >= PLIM_BUF_DRAIN) {
         plim_buf_flush(buf);
-        return reserve(buf, n);
+        return plim_buf_reserve(buf, n);
     }
     size_t want = buf->n + n + 1;
     size_t cap = buf->cap * 2 > want ? buf->cap * 2 : want + 64;
@@ -58,7 +57,7 @@ static bool reserve(struct plim_buf *buf, size_t n)
 
 void plim_buf_add(struct plim_buf *buf, struct plim_str s)
 {
-    if (reserve(buf, s.n)) {
+    if (plim_buf_reserve(buf, s.n)) {
         if (s.n > 0) {
             memcpy(buf->p + buf->n, s.p, s.n);
         }
@@ -120,7 +119,7 @@ void plim_buf_printf(struct plim_buf *buf, const char *fmt, ...)
     va_end(args);
     if (n < 0) {
         buf->failed = true;
-    } else if (reserve(buf, (size_t)n)) {
+    } else if (plim_buf_reserve(buf, (size_t)n)) {
         vsnprintf(buf->p + buf->n, (size_t)n + 1, fmt, again);
         buf->n += (size_t)n;
     }

@@ -27,6 +27,7 @@ struct plim_buf {
 void plim_buf_fini(struct plim_buf *buf);
 void plim_buf_reset(struct plim_buf *buf); /* empty, keeps the storage and clears `failed` */
 void plim_buf_flush(struct plim_buf *buf); /* hand on what is there; only with a drain */
+bool plim_buf_reserve(struct plim_buf *buf, size_t n); /* room for n more and a NUL, else failed */
 void plim_buf_add(struct plim_buf *buf, struct plim_str s);
 void plim_buf_text(struct plim_buf *buf, const char *z);
 void plim_buf_char(struct plim_buf *buf, char c);

@@ -189,61 +189,7 @@ enum plim_status plim__frame_payload(const struct plim_trace_frame *frame, const
     return plim_buf_status(out, err);
 }
 
-/* -- varints and columns ------------------------------------------------------------------------- */
-
-static size_t put_varint(uint8_t out[PLIM_VARINT_MAX], uint64_t v)
-{
-    size_t n = 0;
-    while (v >= 0x80) {
-        out[n++] = (uint8_t)(v | 0x80);
-        v >>= 7;
-    }
-    out[n++] = (uint8_t)v;
-    return n;
-}
-
-void plim__varint_put(struct plim_buf *out, uint64_t v)
-{
-    uint8_t bytes[PLIM_VARINT_MAX];
-    size_t n = put_varint(bytes, v);
-    plim_buf_add(out, (struct plim_str){(const char *)bytes, n});
-}
-
-uint64_t plim__varint_get(struct plim_cursor *c)
-{
-    uint64_t v = 0;
-    for (unsigned shift = 0; shift < 64 && c->p < c->end; shift += 7) {
-        uint8_t byte = *c->p++;
-        if (shift == 63 && byte > 1) {
-            break; /* more than 64 bits */
-        }
-        v |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            return c->bad ? 0 : v;
-        }
-    }
-    c->bad = true;
-    c->p = c->end;
-    return 0;
-}
-
-void plim__text_put(struct plim_buf *out, struct plim_str s)
-{
-    plim__varint_put(out, s.n);
-    plim_buf_add(out, s);
-}
-
-struct plim_str plim__text_get(struct plim_cursor *c)
-{
-    uint64_t n = plim__varint_get(c);
-    if (c->bad || n > (uint64_t)(c->end - c->p)) {
-        c->bad = true;
-        return (struct plim_str){"", 0};
-    }
-    struct plim_str s = {(const char *)c->p, (size_t)n};
-    c->p += n;
-    return s;
-}
+/* -- columns ------------------------------------------------------------------------------------- */
 
 static const uint64_t *value_at(const uint64_t *values, size_t i, size_t stride)
 {

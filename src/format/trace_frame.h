@@ -15,7 +15,7 @@
  * Threads: pure functions over the caller's buffers.
  */
 
-#include "base/buf.h"
+#include "base/varint.h"
 
 #define PLIM_TRACE_MAGIC      "PLIMTRC\n"
 #define PLIM_TRACE_MAJOR      1u  /* a reader refuses a newer one */
@@ -100,40 +100,7 @@ PLIM_MUST_USE enum plim_status plim__frame_payload(const struct plim_trace_frame
                                                    const uint8_t *p, struct plim_buf *out,
                                                    struct plim_err *err);
 
-/* -- varints and columns ------------------------------------------------------------------------- */
-
-#define PLIM_VARINT_MAX 10 /* bytes of the longest */
-
-void plim__varint_put(struct plim_buf *out, uint64_t v);
-
-static inline uint64_t plim__zigzag(int64_t v)
-{
-    return ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0);
-}
-
-static inline int64_t plim__unzigzag(uint64_t v)
-{
-    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
-}
-
-/* A place in bytes that are being read. After the first failure `bad` stays set and values are 0. */
-struct plim_cursor {
-    const uint8_t *p;
-    const uint8_t *end;
-    bool bad;
-};
-
-static inline struct plim_cursor plim__cursor(struct plim_str s)
-{
-    const uint8_t *p = (const uint8_t *)s.p;
-    return (struct plim_cursor){p, p + s.n, false};
-}
-
-uint64_t plim__varint_get(struct plim_cursor *c);
-
-/* A text or other bytes with their length before them; borrowed. */
-void plim__text_put(struct plim_buf *out, struct plim_str s);
-struct plim_str plim__text_get(struct plim_cursor *c);
+/* -- columns ------------------------------------------------------------------------------------- */
 
 /* How the values of a column are written: as they are, or as differences to the one before (0 first). */
 enum plim_column_coding {

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Room: what is older than its level is kept goes; when the file is still too large, the oldest span of the finest
+ * level that the next level has already taken over, again and again. The limit holds for the database and its
+ * write-ahead log together: the database may have what the log's share leaves, and SQLite itself refuses to make it
+ * larger (max_page_count). Freed pages are used again; only when the limit was lowered are they given back.
+ */
+
+#include "store/store_int.h"
+
+#include "base/num.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define PAGE        4096
+#define EVENTS_MAX  200000             /* newest events kept */
+#define SWEEP_EVERY (24 * 3600 * 1000) /* ms */
+#define SWEEP_SOON  (3600 * 1000)      /* ms, when room is short */
+
+uint64_t plim__log_limit(const struct plim_store *store)
+{
+    return plim_max_u64(store->max_bytes / 16, 4 * PLIM_MIB);
+}
+
+static int64_t page_limit(const struct plim_store *store)
+{
+    return (int64_t)((store->max_bytes - plim__log_limit(store)) / PAGE);
+}
+
+uint64_t plim__file_bytes(const struct plim_store *store, const char *suffix)
+{
+    char path[4096];
+    struct stat info;
+    int n = snprintf(path, sizeof(path), "%s%s", store->path, suffix);
+    return n > 0 && (size_t)n < sizeof(path) && stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+}
+
+enum plim_status plim__log_fits(struct plim_store *store, struct plim_err *err)
+{
+    if (plim__file_bytes(store, "-wal") <= plim__log_limit(store) / 2) {
+        return PLIM_OK;
+    }
+    (void)sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    if (plim__file_bytes(store, "-wal") <= plim__log_limit(store)) {
+        return PLIM_OK;
+    }
+    store->state.fault = PLIM_STORE_BLOCKED;
+    (void)snprintf(store->state.why, sizeof(store->state.why),
+                   "another program has been reading for long");
+    return plim__fail(err, PLIM_E_IO, "history '%.120s': %s", store->path,
+                      plim_store_fault_text(PLIM_STORE_BLOCKED));
+}
+
+static enum plim_status used_pages(struct plim_store *store, int64_t *used, int64_t *all,
+                                   struct plim_err *err)
+{
+    int64_t unused = 0;
+    bool found;
+    PLIM_TRY(plim__ask(store, PLIM__SQL_PAGES, 0, 0, 0, all, &found, err));
+    PLIM_TRY(plim__ask(store, PLIM__SQL_FREE_PAGES, 0, 0, 0, &unused, &found, err));
+    *used = *all - unused;
+    return PLIM_OK;
+}
+
+/* Drop chunks of level k before `before`, but none that the next level still needs. */
+static enum plim_status drop_before(struct plim_store *store, size_t k, int64_t before,
+                                    struct plim_err *err)
+{
+    int64_t needed = k + 1 < store->n_levels ? store->level[k + 1].done : INT64_MAX;
+    before = plim__floor_to(before < needed ? before : needed, store->level[k].span);
+    return plim__run(store, PLIM__SQL_DROP_CHUNKS, store->level[k].step, before, 0, err);
+}
+
+static enum plim_status drop_old(struct plim_store *store, int64_t now, struct plim_err *err)
+{
+    const struct plim__level *coarsest = &store->level[store->n_levels - 1];
+    for (size_t k = 0; k < store->n_levels; k++) {
+        PLIM_TRY(drop_before(store, k, now - store->level[k].keep, err));
+    }
+    PLIM_TRY(plim__run(store, PLIM__SQL_DROP_EVENTS, now - coarsest->keep, 0, 0, err));
+    PLIM_TRY(plim__run(store, PLIM__SQL_CROP_EVENTS, EVENTS_MAX, 0, 0, err));
+    return plim__run(store, PLIM__SQL_DROP_ERAS, now - coarsest->keep, 0, 0, err);
+}
+
+/* The oldest span that may go; false: there is none. */
+static enum plim_status drop_oldest(struct plim_store *store, bool *dropped, struct plim_err *err)
+{
+    *dropped = false;
+    for (size_t k = 0; k < store->n_levels && !*dropped; k++) {
+        const struct plim__level *level = &store->level[k];
+        int64_t first = 0;
+        bool found;
+        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, level->step, 0, 0, &first, &found, err));
+        int64_t taken = k + 1 < store->n_levels ? store->level[k + 1].done : INT64_MAX;
+        if (found && first + level->span <= taken) {
+            PLIM_TRY(drop_before(store, k, first + level->span, err));
+            *dropped = true;
+        }
+    }
+    return PLIM_OK;
+}
+
+static enum plim_status sweep_subjects(struct plim_store *store, int64_t now, int64_t every,
+                                       struct plim_err *err)
+{
+    if (now - store->swept < every) {
+        return PLIM_OK;
+    }
+    store->swept = now;
+    plim_map_fini(&store->known);
+    store->known_list.n = 0;
+    return plim__run(store, PLIM__SQL_DROP_SUBJECTS, store->level[0].done, 0, 0, err);
+}
+
+static enum plim_status give_back(struct plim_store *store, int64_t pages, struct plim_err *err)
+{
+    char sql[64];
+    (void)snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%lld)", (long long)pages);
+    return plim__pragma(store, sql, err);
+}
+
+enum plim_status plim__make_room(struct plim_store *store, struct plim_err *err)
+{
+    int64_t used = 0, all = 0, limit = page_limit(store), now;
+    bool dropped = true, short_of = false;
+    if (store->stale) {
+        PLIM_TRY(plim__recall(store, err));
+    }
+    now = store->last;
+    if (now == INT64_MIN) {
+        return PLIM_OK; /* nothing there */
+    }
+    PLIM_TRY(drop_old(store, now, err));
+    PLIM_TRY(used_pages(store, &used, &all, err));
+    while (used > limit - limit / 16 && dropped) {
+        short_of = true;
+        PLIM_TRY(drop_oldest(store, &dropped, err));
+        PLIM_TRY(used_pages(store, &used, &all, err));
+        PLIM_TRY(plim__log_fits(store, err));
+    }
+    PLIM_TRY(sweep_subjects(store, now, short_of ? SWEEP_SOON : SWEEP_EVERY, err));
+    return all > limit ? give_back(store, all - limit, err) : PLIM_OK;
+}
