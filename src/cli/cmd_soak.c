@@ -3,6 +3,7 @@
 /* plimsoll soak [MODEL]: hours of traffic through a server's memory, under one setting or several. */
 
 #include "base/file.h"
+#include "base/num.h"
 #include "cli/soak_input.h"
 #include "report/html.h"
 
@@ -86,6 +87,17 @@ static enum plim_status choose(struct plim_cli *cli, const struct plim_opts_soak
         PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_route_choice), &p, err));
         PLIM_TRY(plim_route_choose(&setup, p, err));
         view->routes = p;
+    }
+    if (opts->gate) {
+        struct plim_door_terms terms = {
+            .first_ns = opts->first_token.value,
+            .token_ns = opts->token_time.value,
+            .max_tokens = (uint32_t)plim_min_u64(opts->max_tokens.value, UINT32_MAX / 4),
+        };
+        PLIM_TRY(
+            plim_arena_array(&cli->arena, PLIM_DOOR_ROWS, sizeof(struct plim_door_row), &p, err));
+        PLIM_TRY(plim_doors_compare(&setup, &terms, p, err));
+        view->doors = p;
     }
     return PLIM_OK;
 }

@@ -244,6 +244,14 @@
       "with --buckets: weights of padding, memory and wait")                                       \
     X(S, route, FLAG, "route", 0, NULL, NULL,                                                      \
       "find the prompt length at which to split traffic between two replicas")                     \
+    X(S, gate, FLAG, "gate", 0, NULL, NULL,                                                        \
+      "compare front doors: none, the best fixed limits, the gate's policies, an oracle")          \
+    X(S, first_token, DURATION, "first-token", 0, "TIME", "2s",                                    \
+      "with --gate: how late the first token may come")                                            \
+    X(S, token_time, DURATION, "token-time", 0, "TIME", "100ms",                                   \
+      "with --gate: how long each further token may take on average")                              \
+    X(S, max_tokens, COUNT, "max-tokens", 0, "N", "2048",                                          \
+      "with --gate: answer tokens that clients ask for at most")                                   \
     X(S, empty_cache, FLAG, "empty-cache", 0, NULL, NULL,                                          \
       "the server calls torch.cuda.empty_cache() after each batch, picture or failure")            \
     X(S, stop, FLAG, "stop", 0, NULL, NULL, "end a run at its first failure")                      \

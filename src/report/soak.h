@@ -12,6 +12,7 @@
 #include "format/traffic.h"
 #include "report/text.h"
 #include "serving/buckets.h"
+#include "serving/doors.h"
 
 /* What was read or made, for one --traffic. */
 struct plim_soak_traffic {
@@ -31,6 +32,7 @@ struct plim_soak_view {
     size_t n_traffic;
     const struct plim_bucket_choice *buckets; /* NULL: not asked */
     const struct plim_route_choice *routes;   /* NULL: not asked */
+    const struct plim_door_row *doors;        /* [PLIM_DOOR_ROWS]; NULL: not asked */
 };
 
 void plim_text_soak(struct plim_buf *out, const struct plim_soak_view *view,
@@ -39,6 +41,9 @@ void plim_json_soak(struct plim_jsonw *w, const struct plim_soak_view *view);
 void plim__text_buckets(struct plim_buf *out, const struct plim_soak_view *view,
                         const struct plim_text_style *style);
 void plim__json_buckets(struct plim_jsonw *w, const struct plim_soak_view *view);
+void plim__text_doors(struct plim_buf *out, const struct plim_soak_view *view,
+                      const struct plim_text_style *style);
+void plim__json_doors(struct plim_jsonw *w, const struct plim_soak_view *view);
 void plim_html_soak(struct plim_buf *out, const void *view); /* a plim_html_part */
 
 /* ---- shared by the three ---- */

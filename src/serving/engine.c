@@ -4,6 +4,7 @@
 #include "serving/engine.h"
 
 #include "base/num.h"
+#include "serving/door_run.h"
 #include "serving/weights.h"
 
 #include <math.h>
@@ -173,7 +174,8 @@ void plim__engine_arrive(struct plim__engine *e)
         if (refused(e, &e->next)) {
             e->r.refused++;
         } else {
-            e->feed.status = plim_vec_push(&e->waiting, &e->feed.err, ticket_of_next(e));
+            struct plim__ticket t = ticket_of_next(e);
+            plim__door_ask(e, &t);
         }
         e->have_next = plim_flow_next(e->flow, &e->next);
     }
@@ -225,6 +227,7 @@ void plim__engine_first(struct plim__engine *e, struct plim__ticket *ticket)
 {
     if (!ticket->seen_first) {
         ticket->seen_first = true;
+        plim__door_first(e, ticket);
         note_latency(&e->first, plim_sub_sat(e->now_ns, ticket->a.at_ns));
     }
 }
@@ -232,6 +235,7 @@ void plim__engine_first(struct plim__engine *e, struct plim__ticket *ticket)
 void plim__engine_done(struct plim__engine *e, const struct plim__ticket *ticket)
 {
     note_latency(&e->total, plim_sub_sat(e->now_ns, ticket->a.at_ns));
+    plim__door_done(e, ticket);
     e->r.served++;
 }
 

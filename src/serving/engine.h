@@ -32,6 +32,22 @@ struct plim__ticket {
     uint32_t hash_tokens;            /* tokens of each; 0: no hashes */
     uint32_t shared;                 /* hashes held in the prefix cache */
     bool encoded;                    /* its pictures have been */
+    bool preempted;                  /* at least once */
+    uint64_t first_ns;               /* when its first token was out; 0: not yet */
+    uint64_t door_id;                /* of the gate's reservation; 0: none */
+};
+
+/* What a front door keeps during a run: door.c. */
+struct plim__door {
+    struct plimsoll_gate gate;
+    void *memory;            /* of the gate; NULL: another door */
+    uint64_t inside, queued; /* requests in the engine; prompt tokens before their first token */
+    PLIM_VEC(struct plim__ticket) line; /* LINE: from `head` on */
+    size_t head;
+    double usage;     /* of the pool, at the end of the last step */
+    uint64_t next_ns; /* when the gate is told figures next */
+    double drift_sum;
+    uint64_t watches;
 };
 
 struct plim__adapters;
@@ -57,6 +73,7 @@ struct plim__engine {
     PLIM_VEC(struct plim__ticket) waiting; /* from `head` on */
     size_t head;
     struct plim__adapters *adapters;
+    struct plim__door door;
     const char *during; /* what the engine is doing, for failures */
 
     uint64_t stall_seen; /* of the device, that went into the clock */

@@ -4,7 +4,7 @@
 #include "serving/soak.h"
 
 #include "base/num.h"
-#include "serving/engine.h"
+#include "serving/door_run.h"
 #include "serving/kv.h"
 #include "serving/weights.h"
 
@@ -211,6 +211,7 @@ static enum plim_status open_engine(struct plim__engine *e, struct plim_err *err
 static void close_engine(struct plim__engine *e)
 {
     plim__adapters_delete(e);
+    plim__door_close(e);
     plim_feed_fini(&e->feed);
     plim_torch_delete(e->torch);
     if (e->device_ready) {
@@ -227,6 +228,7 @@ static void finish(struct plim__engine *e)
     double seconds = (double)e->now_ns / 1e9;
     plim_torch_stats(e->torch, &stats);
     r->simulated_ns = e->now_ns;
+    r->door.span_s = (double)e->setup->flow->span_ns / 1e9;
     if (seconds > 0) {
         r->mean_active = (uint64_t)(e->active_time / seconds);
         r->mean_reserved = (uint64_t)(e->reserved_time / seconds);

@@ -30,6 +30,7 @@
  */
 
 #include "alloc/torch.h"
+#include "serving/door.h"
 #include "serving/feed.h"
 #include "serving/flow.h"
 #include "serving/geometry.h"
@@ -118,6 +119,8 @@ struct plim_soak_setup {
     void *log_ctx;
     struct plim_soak_sizes *sizes; /* NULL, or receives sizes before they are rounded up */
     unsigned sizes_of;             /* enum plim_bucket: which */
+    const struct plim_door_options
+        *door;          /* PAGED: NULL, or what stands before the server; borrowed */
     uint64_t budget_ns; /* simulated; 0: until the flow's span is over and all is served */
 };
 
@@ -172,6 +175,7 @@ struct plim_soak_result {
     uint64_t stall_ns;
     uint64_t worst_stall_ns; /* of one step */
     struct plim_soak_latency latency;
+    struct plim_door_result door;
     struct plim_soak_sample samples[PLIM_SOAK_SAMPLES];
     uint32_t n_samples;
 };

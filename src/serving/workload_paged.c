@@ -13,7 +13,7 @@
  */
 
 #include "base/num.h"
-#include "serving/engine.h"
+#include "serving/door_run.h"
 #include "serving/kv.h"
 
 #define NULL_BLOCK 1u /* block 0 is never used */
@@ -118,6 +118,7 @@ static enum plim_status start(struct paged *p, struct plim_err *err)
     profile(p);
     if (!p->e->feed.failed) {
         PLIM_TRY(take_pool(p, err));
+        PLIM_TRY(plim__door_open(p->e, p->blocks, err));
         PLIM_TRY(capture(p, err));
     }
     p->e->r.started = !plim__engine_failed(p->e, 0) && p->blocks > 0;
@@ -197,6 +198,7 @@ static void preempt(struct paged *p)
     struct plim__ticket *victim = &p->running.items[--p->running.n];
     release(p, victim);
     p->e->r.preemptions++;
+    victim->preempted = true;
     plim__engine_return(p->e, victim);
 }
 
@@ -334,6 +336,7 @@ static void advance(struct paged *p)
             p->e->r.output_tokens++;
             plim_feed_put(&p->e->feed, &t.media);
             plim__engine_first(p->e, &t);
+            plim__door_grew(p->e, &t);
         }
         if (t.generated >= t.a.output) {
             plim__engine_done(p->e, &t);
@@ -349,6 +352,7 @@ static void advance(struct paged *p)
 static void lose_all(struct paged *p)
 {
     for (size_t i = 0; i < p->running.n; i++) {
+        plim__door_lost(p->e, &p->running.items[i]);
         release(p, &p->running.items[i]);
     }
     p->running.n = 0;
@@ -372,7 +376,8 @@ static void one_step(struct paged *p)
     }
     if (s.tokens == 0) {
         /* The first in the queue can never be held: more than the whole pool. */
-        (void)plim__engine_take(e);
+        struct plim__ticket t = plim__engine_take(e);
+        plim__door_lost(e, &t);
         e->r.refused++;
         return;
     }
@@ -394,7 +399,9 @@ enum plim_status plim__workload_paged(struct plim__engine *e, struct plim_err *e
     plim__prefix_init(&p.prefix);
     enum plim_status st = start(&p, err);
     while (st == PLIM_OK && e->r.started && !plim__engine_over(e)) {
+        plim__door_watch(e, usage(&p));
         plim__engine_arrive(e);
+        plim__door_line(e);
         if (p.running.n == 0 && plim__engine_waiting(e) == 0) {
             if (!plim__engine_idle(e)) {
                 break;

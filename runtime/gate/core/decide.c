@@ -97,6 +97,7 @@ struct asking {
     const struct gate_slot *s;
     double pressure; /* with it */
     double first_s;  /* expected wait for its first token; below 0: not known */
+    double spread_s; /* how far off that is */
     double units;    /* missing */
     double seconds;  /* missing */
 };
@@ -168,18 +169,20 @@ static bool guard_first_token(struct asking *a)
         return false;
     }
     double target = (double)c->first_token_ns / 1e9;
-    if (!(target > 0) || a->first_s <= target) {
+    if (!(target > 0) || a->first_s + a->spread_s <= target) {
         return true;
     }
-    double alone = gate__first_s(a->g, a->s->queued);
+    double alone = gate__first_s(a->g, a->s->queued, NULL);
     a->seconds = a->first_s - target;
     return alone > target && a->first_s - alone <= ALONE_WAIT * target;
 }
 
 static bool guard_pace(struct asking *a)
 {
-    double limit = a->g->head->pace.limit;
-    return !(limit > 0) || a->g->head->sums.live + 1 <= limit;
+    struct gate_pace *p = &a->g->head->pace;
+    bool fits = !(p->limit > 0) || a->g->head->sums.live + 1 <= p->limit;
+    p->held_back += !fits;
+    return fits;
 }
 
 static double line_for(const struct asking *a)
@@ -328,7 +331,7 @@ static void judge(struct gate *g, const struct gate_slot *s, struct plimsoll_gat
     struct asking a = {.g = g, .s = s};
     gate__ease(g);
     a.pressure = gate__pressure(g, s);
-    a.first_s = gate__first_s(g, backlog);
+    a.first_s = gate__first_s(g, backlog, &a.spread_s);
     enum plimsoll_gate_reason why = ask(&a);
     *out = (struct plimsoll_gate_decision){
         .verdict = (uint32_t)verdict_of(why),

@@ -115,6 +115,8 @@ struct gate_pace {
     double limit;           /* of requests at once; 0: none */
     uint32_t seen,
         slow; /* requests since the limit was last looked at; of them slower than the target */
+    uint32_t most_live;    /* since then */
+    uint32_t held_back;    /* requests that the limit refused since then */
     double drained, ended; /* units, requests; decaying sums */
     double owed;           /* units that refused ones were told to come back for */
     uint64_t drain_ns;     /* when these were last decayed */
@@ -262,8 +264,9 @@ uint32_t gate__position(const struct gate *g, const struct gate_slot *s);
 
 /** gate__backlog() - prompt tokens ahead of a new request, less what was computed since the last sign. */
 double gate__backlog(const struct gate *g);
-/** gate__first_s() - seconds to the first token behind so many prompt tokens; below 0: not known. */
-double gate__first_s(const struct gate *g, double tokens);
+/** gate__first_s() - seconds to the first token behind so many prompt tokens; below 0: not known.
+ * @spread: nullable; the deviation of what was seen from that. */
+double gate__first_s(const struct gate *g, double tokens, double *spread);
 void gate__pace_first(struct gate *g, const struct gate_slot *s);
 void gate__pace_ended(struct gate *g, const struct gate_slot *s, uint32_t generated);
 void gate__pace_drained(struct gate *g, double units);

@@ -14,11 +14,14 @@
 
 #include "ledger.h"
 
-#define LINE_KEEPS  (1 - 1.0 / 256)
-#define LINE_NEEDS  8
-#define DRAIN_S     10.0
-#define RETRY_MIN_S 1.0
-#define RETRY_MAX_S 60.0
+#include <math.h>
+
+#define LINE_KEEPS   (1 - 1.0 / 256)
+#define LINE_NEEDS   8
+#define SLOW_ALLOWED 0.1
+#define DRAIN_S      10.0
+#define RETRY_MIN_S  1.0
+#define RETRY_MAX_S  60.0
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
@@ -41,40 +44,48 @@ static void line_learn(struct gate_line *l, double x, double y)
     l->yy += y * y;
 }
 
-/* Slope and base; false: too few observations, or all with the same x. */
-static bool line_fit(const struct gate_line *l, double *slope, double *base)
+struct fit {
+    double slope, base;
+    double spread; /* deviation of y from the line */
+};
+
+/* False: too few observations, or all with the same x. */
+static bool line_fit(const struct gate_line *l, struct fit *f)
 {
     double spread = l->n * l->xx - l->x * l->x;
     if (!(l->n >= LINE_NEEDS) || !(l->x > 0) || !(spread > 0.05 * l->x * l->x)) {
         return false;
     }
     double s = gate__clamp((l->n * l->xy - l->x * l->y) / spread, 0, 1);
-    *slope = s;
-    *base = gate__clamp((l->y - s * l->x) / l->n, 0, 3600);
+    f->slope = s;
+    f->base = gate__clamp((l->y - s * l->x) / l->n, 0, 3600);
+    double rest = l->yy - 2 * s * l->xy - 2 * f->base * l->y + s * s * l->xx +
+                  2 * s * f->base * l->x + l->n * f->base * f->base;
+    f->spread = sqrt(gate__clamp(rest / l->n, 0, 1e8));
     return true;
 }
 
-/* Seconds for each prompt token; 0: not known. */
-static double token_cost(const struct gate *g, double *base)
+/* What prompts cost, as far as it is known: all 0 when it is not. */
+static struct fit first_fit(const struct gate *g)
 {
     const struct gate_line *l = &g->head->pace.first;
-    double slope;
-    *base = 0;
-    if (line_fit(l, &slope, base)) {
-        return slope;
-    }
+    struct fit f = {0};
     double rate = g->config.prefill_tokens_s;
-    if (rate > 0) {
-        return 1 / rate;
+    if (line_fit(l, &f)) {
+        return f;
     }
-    return l->n >= LINE_NEEDS && l->x > 0 ? gate__clamp(l->y / l->x, 0, 1) : 0;
+    if (rate > 0) {
+        f.slope = 1 / rate;
+    } else if (l->n >= LINE_NEEDS && l->x > 0) {
+        f.slope = gate__clamp(l->y / l->x, 0, 1);
+    }
+    return f;
 }
 
 double gate__backlog(const struct gate *g)
 {
     const struct gate_head *head = g->head;
-    double base;
-    double cost = token_cost(g, &base);
+    double cost = first_fit(g).slope;
     double queued = (double)head->sums.queued;
     double since = seconds(head->pace.last_first_ns, head->now_ns);
     double done = cost > 0 ? since / cost : 0;
@@ -82,11 +93,13 @@ double gate__backlog(const struct gate *g)
     return queued - gate__clamp(done, 0, queued / 2);
 }
 
-double gate__first_s(const struct gate *g, double tokens)
+double gate__first_s(const struct gate *g, double tokens, double *spread)
 {
-    double base;
-    double cost = token_cost(g, &base);
-    return cost > 0 || base > 0 ? base + cost * tokens : -1;
+    struct fit f = first_fit(g);
+    if (spread) {
+        *spread = f.spread;
+    }
+    return f.slope > 0 || f.base > 0 ? f.base + f.slope * tokens : -1;
 }
 
 void gate__pace_first(struct gate *g, const struct gate_slot *s)
@@ -101,16 +114,19 @@ void gate__pace_first(struct gate *g, const struct gate_slot *s)
 static void limit_move(struct gate *g)
 {
     struct gate_pace *p = &g->head->pace;
-    double live = g->head->sums.live;
     double limit = gate__clamp(p->limit, 0, 1e9);
-    if (p->slow * 10 > p->seen) {
-        double from = limit > 0 && limit < live ? limit : live;
-        p->limit = from * 0.9 > 1 ? from * 0.9 : 1;
-    } else if (limit > 0 && live > 0.8 * limit) {
-        p->limit = limit + 1 + 0.02 * limit;
+    double slow = p->seen > 0 ? (double)p->slow / p->seen : 0;
+    if (slow > SLOW_ALLOWED) {
+        double from = limit > 0 && limit < p->most_live ? limit : p->most_live;
+        double to = from * (1 - (slow - SLOW_ALLOWED) / 2);
+        p->limit = to > 1 ? to : 1;
+    } else if (p->held_back > 0) {
+        p->limit = limit + 1 + 0.05 * limit;
     }
     p->seen = 0;
     p->slow = 0;
+    p->held_back = 0;
+    p->most_live = g->head->sums.live;
 }
 
 static void pace_token(struct gate *g, const struct gate_slot *s, uint32_t generated)
@@ -123,6 +139,9 @@ static void pace_token(struct gate *g, const struct gate_slot *s, uint32_t gener
     p->token_s = p->token_s > 0 ? gate__clamp(p->token_s, 0, 1e6) * 0.95 + each * 0.05 : each;
     if (g->config.token_ns == 0) {
         return;
+    }
+    if (g->head->sums.live > p->most_live) {
+        p->most_live = g->head->sums.live;
     }
     p->seen++;
     p->slow += each * 1e9 > (double)g->config.token_ns;

@@ -32,8 +32,8 @@ static uint32_t processes_of(const struct gate_head *head)
 static void read_pace(const struct gate *g, struct plimsoll_gate_state *out)
 {
     const struct gate_pace *p = &g->head->pace;
-    double first = gate__first_s(g, 0);
-    double slope = (gate__first_s(g, 1e6) - first) / 1e6;
+    double first = gate__first_s(g, 0, NULL);
+    double slope = (gate__first_s(g, 1e6, NULL) - first) / 1e6;
     out->first_token_s = first > 0 ? first : 0;
     out->prefill_tokens_s = slope > 0 ? 1 / slope : 0;
     out->token_s = gate__clamp(p->token_s, 0, 1e9);
