@@ -46,8 +46,7 @@ enum plim_status plim_detector_new(const struct plim_detect_options *options,
 void plim_detector_free(struct plim_detector *d)
 {
     if (d != NULL) {
-        plim_map_fini(&d->index);
-        plim_vec_fini(&d->subjects);
+        plim__books_free(d);
         plim_vec_fini(&d->findings);
         free(d);
     }
@@ -78,10 +77,11 @@ enum plim_status plim_detector_step(struct plim_detector *d, const struct plim_o
     advance(d, o);
     PLIM_TRY(plim__books(d, o, err));
     plim_vec_foreach (t, &d->subjects) {
-        if (t->subject.pid == 0 && t->seen_step == d->step) {
+        if (t->subject.pid == 0) {
             PLIM_TRY(plim__rule_trouble(d, t, o, err));
             PLIM_TRY(plim__rule_capacity(d, t, err));
         }
+        PLIM_TRY(plim__rule_growth(d, t, err));
     }
     plim__findings_tidy(d);
     return PLIM_OK;
@@ -95,7 +95,7 @@ const struct plim_finding *plim_detector_findings(const struct plim_detector *d,
 
 struct plim_estimate plim_detector_left(const struct plim_detector *d, uint32_t device)
 {
-    (void)d;
-    (void)device;
-    return (struct plim_estimate){0};
+    const struct plim_tracked *t = plim__device_of(d, device);
+    const struct plim_growing *g = t != NULL ? t->growing[PLIM_FOLLOWED_USED] : NULL;
+    return g != NULL ? plim__left(g, (double)t->free) : (struct plim_estimate){0};
 }

@@ -19,6 +19,7 @@
 #include "base/map.h"
 #include "base/num.h"
 #include "detect/detect.h"
+#include "detect/growth.h"
 
 #define PLIM_SECOND UINT64_C(1000000000)
 #define PLIM_MINUTE (60 * PLIM_SECOND)
@@ -56,6 +57,34 @@ struct plim_standing {
     bool counting;     /* since_ns counts */
 };
 
+/* Figures whose growth is followed. */
+enum plim_followed {
+    PLIM_FOLLOWED_LIVE,     /* of a process: allocated by its allocator */
+    PLIM_FOLLOWED_STRANDED, /* of a process: free, in segments that cannot go back */
+    PLIM_FOLLOWED_HELD,     /* of a process: as the driver counts it, or else reserved */
+    PLIM_FOLLOWED_OUTSIDE,  /* of a process: held, but not by its allocator */
+    PLIM_FOLLOWED_USED,     /* of a device */
+    PLIM_FOLLOWED_OTHERS,   /* of a device: without its largest process */
+    PLIM_FOLLOWED
+};
+
+/* What a process holds on a device now. Its bit is set when a figure is known. */
+struct plim_holding {
+    uint64_t held, live, reserved, stranded, outside; /* bytes; outside: held - reserved */
+    uint64_t retries;                                 /* so far */
+    bool held_valid, live_valid, stranded_valid, outside_valid, retries_valid;
+    uint32_t ppid;
+    double load; /* requests of its engine, or else the device's busy percent; < 0: unknown */
+    bool served; /* load is an engine's */
+};
+
+/* Who uses a device. */
+struct plim_largest {
+    uint64_t bytes; /* of the process that holds most */
+    uint32_t pid;   /* of it */
+    uint32_t users; /* processes whose bytes are known */
+};
+
 struct plim_tracked {
     struct plim_subject subject;
     uint64_t key;
@@ -66,10 +95,17 @@ struct plim_tracked {
     bool books_valid;                     /* they are known */
     uint64_t xids, uncorrected;           /* of a device: counters when last looked at */
     bool counters_valid;
-    uint64_t trouble_ns;    /* awake time of the newest trouble, 0: none */
-    uint32_t trouble_xid;   /* number of the newest Xid, 0: none */
-    uint64_t trouble_count; /* Xids and uncorrected errors since the trouble began */
-    bool trouble_errors;    /* uncorrected errors were among them */
+    uint64_t trouble_ns;         /* awake time of the newest trouble, 0: none */
+    uint32_t trouble_xid;        /* number of the newest Xid, 0: none */
+    uint64_t trouble_count;      /* Xids and uncorrected errors since the trouble began */
+    bool trouble_errors;         /* uncorrected errors were among them */
+    struct plim_holding now;     /* of a process */
+    uint64_t settled_ns;         /* awake time since when it is loaded; 0: not yet */
+    uint64_t minute;             /* of awake time, that `recent` was last filled in */
+    float recent[11];            /* what it held in the last minutes; newest first */
+    struct plim_largest largest; /* of a device */
+    struct plim_growing
+        *growing[PLIM_FOLLOWED]; /* owned; NULL until there is something to follow */
     struct plim_standing standing[PLIM_FINDING_CLASSES];
 };
 
@@ -82,7 +118,10 @@ struct plim_detector {
     uint64_t step;
     uint64_t next_id;
     PLIM_VEC(struct plim_tracked) subjects;
-    struct plim_map index; /* key -> subject */
+    struct plim_map index;      /* key -> subject */
+    PLIM_VEC(uint32_t) devices; /* index in the newest observation -> subject */
+    uint64_t deployed_ns;       /* awake time of the newest deployment told, 0: none */
+    char deployed[64];          /* what was said of it */
     PLIM_VEC(struct plim_finding) findings;
     bool unsorted;
     uint64_t untracked; /* subjects that were one too many */
@@ -107,6 +146,8 @@ void plim__findings_tidy(struct plim_detector *d);
 PLIM_MUST_USE enum plim_status plim__books(struct plim_detector *d,
                                            const struct plim_observation *o, struct plim_err *err);
 
+void plim__books_free(struct plim_detector *d);
+
 /** plim__device_of() - the subject of a device of the newest observation, or NULL. */
 struct plim_tracked *plim__device_of(const struct plim_detector *d, uint32_t device);
 
@@ -117,6 +158,14 @@ PLIM_MUST_USE enum plim_status plim__rule_capacity(struct plim_detector *d, stru
 PLIM_MUST_USE enum plim_status plim__rule_trouble(struct plim_detector *d, struct plim_tracked *t,
                                                   const struct plim_observation *o,
                                                   struct plim_err *err);
+
+/** plim__rule_growth() - leak, cache growth, fragmentation that creeps, growth of others: once a
+ * minute, for a process or a device. */
+PLIM_MUST_USE enum plim_status plim__rule_growth(struct plim_detector *d, struct plim_tracked *t,
+                                                 struct plim_err *err);
+
+/** plim__left() - time until `headroom` is used up by steady growth. */
+struct plim_estimate plim__left(const struct plim_growing *g, double headroom);
 
 /* ---- words.c ---- */
 

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What it means when a figure grows: its figure decides the class.
+ *
+ *   live bytes of an allocator       leak; slowing down: cache growth
+ *   stranded bytes                   fragmentation
+ *   reserved, and neither of those   cache growth
+ *   outside the allocator            external growth
+ *   bytes of a process, where its allocator tells nothing: leak, less sure; slowing down: cache growth
+ *   used bytes of a device, without its largest process: external growth; where no process is listed: leak
+ *
+ * A process is followed when it is loaded: it has lived for the warm-up, and in the last ten minutes it
+ * grew by no more than loading could not be slower than.
+ */
+
+#include "base/bytes.h"
+#include "detect/detect_int.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define LOADING_SHARE 0.05             /* of what it holds, in ten minutes */
+#define LOADING_BYTES (1.0 * PLIM_GIB) /* in ten minutes: 1.7 MiB a second; no disk is slower */
+#define INTERVAL      1.38 /* Student's t of an 80 % interval, nine degrees of freedom */
+#define FOREVER       (3650 * 86400.0) /* seconds: no estimate is longer */
+#define CACHE_HOURS   3.0 /* growth that has lasted so long is likelier a leak than a cache */
+#define SOON          (2 * 3600.0) /* seconds: a leak that is worth a warning however new it is */
+#define AT_ONCE       (30 * 60.0)  /* seconds: critical */
+
+struct plim_estimate plim__left(const struct plim_growing *g, double headroom)
+{
+    struct plim_estimate left = {0};
+    const struct plim_window *w = plim__growing_for(g, 3600);
+    for (int pass = 0; pass < 2 && w != NULL; pass++) {
+        w = plim__growing_for(g, headroom / fmax((double)w->slope, 1e-3));
+    }
+    if (w == NULL || !(w->slope > 0)) {
+        return left;
+    }
+    double slope = (double)w->slope, low = slope - INTERVAL * (double)w->error;
+    double high = slope + INTERVAL * (double)w->error;
+    headroom = fmax(headroom, 0);
+    left.valid = true;
+    left.value = fmin(headroom / slope, FOREVER);
+    left.low = fmin(headroom / high, FOREVER);
+    left.high = low > 0 ? fmin(headroom / low, FOREVER) : FOREVER;
+    return left;
+}
+
+/* Whether the process is loaded; looked at once a minute. */
+static bool settled(struct plim_detector *d, struct plim_tracked *t)
+{
+    uint64_t minute = d->now_ns / PLIM_MINUTE;
+    if (t->settled_ns != 0) {
+        return true;
+    }
+    if (minute == t->minute) {
+        return false;
+    }
+    memmove(&t->recent[1], &t->recent[0], sizeof(t->recent) - sizeof(t->recent[0]));
+    t->recent[0] = (float)t->now.held;
+    t->minute = minute;
+    double grown = (double)t->recent[0] - (double)t->recent[10];
+    if (d->now_ns - t->first_ns >= d->options.warmup_ns &&
+        grown <= fmax(LOADING_SHARE * (double)t->recent[0], LOADING_BYTES)) {
+        t->settled_ns = d->now_ns;
+    }
+    return t->settled_ns != 0;
+}
+
+/* Give a figure its newest value. True: a minute was completed. */
+static enum plim_status follow(struct plim_detector *d, struct plim_tracked *t,
+                               enum plim_followed which, uint64_t value, bool *closed,
+                               struct plim_err *err)
+{
+    bool cumulative = which != PLIM_FOLLOWED_LIVE;
+    if (t->growing[which] == NULL) {
+        t->growing[which] = calloc(1, sizeof(*t->growing[which]));
+        if (t->growing[which] == NULL) {
+            return plim__fail(err, PLIM_E_NOMEM, "out of memory for the history of a figure");
+        }
+    }
+    *closed |=
+        plim__growing_add(t->growing[which], d->now_ns, (double)value, t->now.load, cumulative);
+    return PLIM_OK;
+}
+
+static enum plim_growth_state state_of(const struct plim_tracked *t, enum plim_followed which)
+{
+    return t->growing[which] != NULL ? plim__growing_best(t->growing[which])->state
+                                     : PLIM_GROWTH_UNKNOWN;
+}
+
+/* ---- claims ---- */
+
+static const struct {
+    const char *what;   /* that grows */
+    const char *called; /* the growth */
+    double sure;        /* confidence, once the growth has lasted */
+} words[PLIM_FOLLOWED] = {
+    [PLIM_FOLLOWED_LIVE] = {"live bytes of its allocator", "It leaks", 0.97},
+    [PLIM_FOLLOWED_STRANDED] = {"stranded bytes of its allocator", "Its memory fragments", 0.95},
+    [PLIM_FOLLOWED_HELD] = {"bytes that it holds", "It seems to leak", 0.8},
+    [PLIM_FOLLOWED_OUTSIDE] = {"bytes outside its allocator", "It grows outside its allocator",
+                               0.95},
+    [PLIM_FOLLOWED_USED] = {"used bytes", "Something on it seems to leak", 0.7},
+    [PLIM_FOLLOWED_OTHERS] = {"bytes of its other users", "Its other users grow", 0.85},
+};
+
+/* What the growing figure may still take before a request fails. */
+static double headroom(const struct plim_detector *d, const struct plim_tracked *t,
+                       enum plim_followed which, double slope)
+{
+    const struct plim_tracked *on = plim__device_of(d, t->subject.device);
+    const struct plim_growing *used = on != NULL ? on->growing[PLIM_FOLLOWED_USED] : NULL;
+    if (on == NULL || !on->books_valid) {
+        return -1;
+    }
+    double most = used != NULL ? plim__growing_peak(used, 0, 3600) : -1;
+    double room = (double)plim_sub_sat(on->total, on->reserved) - fmax(most, (double)on->used);
+    if (which != PLIM_FOLLOWED_LIVE) {
+        return room;
+    }
+    /* Cached bytes serve the leak too, but the working set's peaks come again. */
+    double all = room + (double)t->now.reserved;
+    const struct plim_growing *g = t->growing[which];
+    double lasts = (all - (double)t->now.live) / fmax(slope, 1);
+    return all -
+           fmax(plim__growing_peak(g, slope, fmin(fmax(lasts, 3600), 86400)), (double)t->now.live);
+}
+
+static void estimate(const struct plim_detector *d, const struct plim_tracked *t,
+                     enum plim_followed which, struct plim_claim *c)
+{
+    const struct plim_growing *g = t->growing[which];
+    const struct plim_window *w = plim__growing_for(g, 3600);
+    if (w == NULL) {
+        return;
+    }
+    double room = headroom(d, t, which, (double)w->slope);
+    c->slope = (struct plim_estimate){true, (double)w->slope,
+                                      (double)w->slope - INTERVAL * (double)w->error,
+                                      (double)w->slope + INTERVAL * (double)w->error};
+    if (room >= 0) {
+        c->seconds_left = plim__left(g, room);
+    }
+}
+
+static void who(const struct plim_tracked *t, char out[64])
+{
+    if (t->subject.pid != 0) {
+        (void)snprintf(out, 64, "%s (pid %u) on device %u",
+                       t->subject.process[0] != '\0' ? t->subject.process : "A process",
+                       t->subject.pid, t->subject.device);
+    } else {
+        (void)snprintf(out, 64, "Device %u", t->subject.device);
+    }
+}
+
+static void say_growth(const struct plim_detector *d, const struct plim_tracked *t,
+                       enum plim_followed which, const char *called, struct plim_claim *c)
+{
+    const struct plim_growing *g = t->growing[which];
+    const struct plim_window *w = plim__growing_best(g);
+    char name[64], bytes[PLIM_BYTES_TEXT], rate[PLIM_BYTES_TEXT], span[24], left[24];
+    double lasted = (double)(d->now_ns - g->grows_ns) / 1e9;
+    who(t, name);
+    (void)snprintf(c->summary, sizeof(c->summary), "%s: %s %s an hour, %s in %s.", name, called,
+                   plim_bytes_format(rate, (uint64_t)fmax(3600 * (double)w->slope, 0)),
+                   plim_bytes_format(bytes, c->bytes), plim__span(span, lasted));
+    plim__say(c->evidence, sizeof(c->evidence),
+              "The lowest %s rose by %s in %s, in many steps, more than chance explains.",
+              words[which].what, plim_bytes_format(bytes, (uint64_t)fmax((double)w->grown, 0)),
+              plim__span(span, (double)w->seconds));
+    plim__say(c->evidence, sizeof(c->evidence), "%s",
+              t->now.load < 0 ? "The load is not known."
+              : t->now.served ? "Requests of its engine do not explain it."
+                              : "How busy the device is does not explain it.");
+    if (c->seconds_left.valid) {
+        plim__say(c->evidence, sizeof(c->evidence), "At this pace memory is out in %s.",
+                  plim__span(left, c->seconds_left.value));
+    }
+    if (d->deployed_ns != 0 && g->grows_ns + 5 * PLIM_MINUTE >= d->deployed_ns &&
+        g->grows_ns < d->deployed_ns + PLIM_HOUR) {
+        plim__say(c->evidence, sizeof(c->evidence), "It began after a deployment: %s.",
+                  d->deployed);
+    }
+}
+
+static void next_step(const struct plim_tracked *t, enum plim_followed which, struct plim_claim *c)
+{
+    if (which == PLIM_FOLLOWED_USED || which == PLIM_FOLLOWED_OTHERS) {
+        (void)snprintf(
+            c->next_step, sizeof(c->next_step),
+            "See who uses the device: plimsoll status. What is listed nowhere may belong to "
+            "another container or user.");
+    } else if (which == PLIM_FOLLOWED_OUTSIDE) {
+        (void)snprintf(
+            c->next_step, sizeof(c->next_step),
+            "Record who allocates: plimsoll record -- CMD counts graphs, communicators and "
+            "library workspaces by caller.");
+    } else if (which == PLIM_FOLLOWED_HELD) {
+        (void)snprintf(
+            c->next_step, sizeof(c->next_step),
+            "Start it with PLIMSOLL_ATTACH=1 to tell a leak from a cache, then kill -USR2 "
+            "PID and plimsoll diagnose the snapshot.");
+    } else {
+        (void)snprintf(c->next_step, sizeof(c->next_step),
+                       "kill -USR2 %u writes a snapshot; plimsoll diagnose names the stacks that "
+                       "%s.",
+                       t->subject.pid,
+                       which == PLIM_FOLLOWED_LIVE ? "grow"
+                                                   : "hold the segments, plimsoll tune what helps");
+    }
+}
+
+static void grade(const struct plim_detector *d, const struct plim_growing *g,
+                  enum plim_followed which, struct plim_claim *c)
+{
+    double hours = (double)(d->now_ns - g->grows_ns) / 3.6e12;
+    const struct plim_estimate *left = &c->seconds_left;
+    c->confidence = words[which].sure * (1 - 0.5 * exp(-hours / CACHE_HOURS));
+    c->severity = c->confidence < 0.6 ? PLIM_SEVERITY_NOTICE : PLIM_SEVERITY_WARNING;
+    if (left->valid && left->value < SOON) {
+        c->severity = left->value < AT_ONCE ? PLIM_SEVERITY_CRITICAL : PLIM_SEVERITY_WARNING;
+    }
+}
+
+/* The claim that a figure's steady growth is of that class. @explained: another figure tells it better. */
+static enum plim_status claim_steady(struct plim_detector *d, struct plim_tracked *t,
+                                     enum plim_followed which, enum plim_finding_class class,
+                                     bool explained, struct plim_err *err)
+{
+    struct plim_claim c = {.state = PLIM_CLAIM_UNSURE};
+    struct plim_growing *g = t->growing[which];
+    const struct plim_window *w = plim__growing_best(g);
+    bool active = t->standing[class].id != 0;
+    if (w->state == PLIM_GROWTH_STEADY && !explained) {
+        c.state = PLIM_CLAIM_HOLDS;
+        c.began_ns = g->grows_ns;
+        c.bytes = (uint64_t)fmax(plim__growing_floor(g) - g->base, 0);
+        estimate(d, t, which, &c);
+        grade(d, g, which, &c);
+        say_growth(d, t, which, words[which].called, &c);
+        next_step(t, which, &c);
+        g->slope = c.slope.value;
+        g->window = (double)w->seconds;
+    } else if (explained || !active || plim__growing_stopped(g, g->slope, g->window)) {
+        c.state = PLIM_CLAIM_CLEAR;
+        plim__say(c.evidence, sizeof(c.evidence), "It no longer grows.");
+    }
+    PLIM_TRY(plim__claim(d, t, class, &c, err));
+    g->ended += active && t->standing[class].id == 0;
+    g->held = t->standing[class].id != 0;
+    return PLIM_OK;
+}
+
+/* Growth that slows down, or of the cache alone. */
+static enum plim_status claim_cache(struct plim_detector *d, struct plim_tracked *t,
+                                    enum plim_followed which, bool holds, struct plim_err *err)
+{
+    struct plim_claim c = {.state = PLIM_CLAIM_CLEAR, .severity = PLIM_SEVERITY_NOTICE};
+    const struct plim_growing *g = t->growing[which];
+    if (holds) {
+        c.state = PLIM_CLAIM_HOLDS;
+        c.confidence = 0.7;
+        c.began_ns = g->grows_ns;
+        c.bytes = (uint64_t)fmax(plim__growing_floor(g) - g->base, 0);
+        say_growth(d, t, which,
+                   which == PLIM_FOLLOWED_LIVE ? "something in it fills up, slower and slower:"
+                                               : "its cache grows",
+                   &c);
+        (void)snprintf(
+            c.next_step, sizeof(c.next_step),
+            "Nothing, while there is room. A cap (PYTORCH_ALLOC_CONF, per-process memory "
+            "fraction) or the engine's cache size bounds it.");
+    } else {
+        plim__say(c.evidence, sizeof(c.evidence), "It no longer grows.");
+    }
+    return plim__claim(d, t, PLIM_FINDING_CACHE_GROWTH, &c, err);
+}
+
+/* ---- processes and devices ---- */
+
+static enum plim_status claim_process(struct plim_detector *d, struct plim_tracked *t,
+                                      struct plim_err *err)
+{
+    bool allocator = t->growing[PLIM_FOLLOWED_LIVE] != NULL;
+    enum plim_followed main = allocator ? PLIM_FOLLOWED_LIVE : PLIM_FOLLOWED_HELD;
+    enum plim_growth_state live = state_of(t, main), held = state_of(t, PLIM_FOLLOWED_HELD);
+    enum plim_growth_state stranded = state_of(t, PLIM_FOLLOWED_STRANDED);
+    enum plim_growth_state outside = state_of(t, PLIM_FOLLOWED_OUTSIDE);
+    bool grows = held >= PLIM_GROWTH_SLOWING;
+    PLIM_TRY(claim_steady(d, t, main, PLIM_FINDING_LEAK, false, err));
+    if (t->growing[PLIM_FOLLOWED_STRANDED] != NULL) {
+        PLIM_TRY(
+            claim_steady(d, t, PLIM_FOLLOWED_STRANDED, PLIM_FINDING_FRAGMENTATION, !grows, err));
+    }
+    if (t->growing[PLIM_FOLLOWED_OUTSIDE] != NULL) {
+        PLIM_TRY(claim_steady(d, t, PLIM_FOLLOWED_OUTSIDE, PLIM_FINDING_EXTERNAL, false, err));
+    }
+    if (live == PLIM_GROWTH_SLOWING) {
+        return claim_cache(d, t, main, true, err);
+    }
+    bool cache = allocator && grows && live < PLIM_GROWTH_SLOWING &&
+                 stranded < PLIM_GROWTH_SLOWING && outside < PLIM_GROWTH_SLOWING;
+    return claim_cache(d, t, PLIM_FOLLOWED_HELD, cache, err);
+}
+
+static enum plim_status process(struct plim_detector *d, struct plim_tracked *t,
+                                struct plim_err *err)
+{
+    bool closed = false;
+    const struct plim_holding *h = &t->now;
+    if (!h->held_valid || !settled(d, t)) {
+        return PLIM_OK;
+    }
+    PLIM_TRY(follow(d, t, PLIM_FOLLOWED_HELD, h->held, &closed, err));
+    if (h->live_valid) {
+        PLIM_TRY(follow(d, t, PLIM_FOLLOWED_LIVE, h->live, &closed, err));
+    }
+    if (h->stranded_valid) {
+        PLIM_TRY(follow(d, t, PLIM_FOLLOWED_STRANDED, h->stranded, &closed, err));
+    }
+    if (h->outside_valid) {
+        PLIM_TRY(follow(d, t, PLIM_FOLLOWED_OUTSIDE, h->outside, &closed, err));
+    }
+    return closed ? claim_process(d, t, err) : PLIM_OK;
+}
+
+/* Bytes a second by which followed processes of this device grow, but its largest. */
+static double others_growth(const struct plim_detector *d, const struct plim_tracked *on)
+{
+    double sum = 0;
+    plim_vec_foreach (t, &d->subjects) {
+        const struct plim_growing *g = t->growing[PLIM_FOLLOWED_HELD];
+        if (t->subject.pid != 0 && t->subject.pid != on->largest.pid &&
+            t->subject.device == on->subject.device && g != NULL &&
+            state_of(t, PLIM_FOLLOWED_HELD) >= PLIM_GROWTH_SLOWING) {
+            sum += (double)plim__growing_best(g)->slope;
+        }
+    }
+    return sum;
+}
+
+static enum plim_status device(struct plim_detector *d, struct plim_tracked *t,
+                               struct plim_err *err)
+{
+    bool closed = false;
+    if (!t->books_valid || d->now_ns - t->first_ns < d->options.warmup_ns) {
+        return PLIM_OK;
+    }
+    PLIM_TRY(follow(d, t, PLIM_FOLLOWED_USED, t->used, &closed, err));
+    PLIM_TRY(
+        follow(d, t, PLIM_FOLLOWED_OTHERS, plim_sub_sat(t->used, t->largest.bytes), &closed, err));
+    if (!closed) {
+        return PLIM_OK;
+    }
+    if (t->largest.users == 0) {
+        return claim_steady(d, t, PLIM_FOLLOWED_USED, PLIM_FINDING_LEAK, false, err);
+    }
+    double slope = (double)plim__growing_best(t->growing[PLIM_FOLLOWED_OTHERS])->slope;
+    return claim_steady(d, t, PLIM_FOLLOWED_OTHERS, PLIM_FINDING_EXTERNAL,
+                        others_growth(d, t) > slope / 2, err);
+}
+
+enum plim_status plim__rule_growth(struct plim_detector *d, struct plim_tracked *t,
+                                   struct plim_err *err)
+{
+    return t->subject.pid != 0 ? process(d, t, err) : device(d, t, err);
+}

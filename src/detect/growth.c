@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See growth.h. Why each constant has its value is in docs/design/detection.md. */
+
+#include "detect/growth.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#define MATERIAL (16.0 * 1048576) /* bytes: eight grains of 2 MiB; less is no trend of a device */
+#define BY_CHANCE                                                                                  \
+    1e-4 /* of one window: a week has 168 separate hours, and nine windows are judged */
+#define UNSTEADY   0.01 /* that the mean step of a cumulative figure is by chance */
+#define ONE_STEP   0.5  /* of the growth may come in one step: more is a jump, not growth */
+#define FALLS      0.25 /* of the growth may be taken back on the way */
+#define SLOWER     0.9  /* second half against the first */
+#define SLOWER_T   2.0  /* standard errors; both make it slowing */
+#define MUCH_LESS  0.4  /* second half against the first: slowing whatever the spread */
+#define SAME_DAILY 0.7  /* of the growth must be new against the same hour of the day before */
+#define STOPPED    0.15 /* of the growth that was expected */
+
+/* Newest `buckets` of a scale, `fold` to a point. */
+static const struct {
+    enum plim_scale scale;
+    unsigned buckets, fold;
+} windows[PLIM_WINDOWS] = {
+    {PLIM_SCALE_MINUTES, 30, 5}, {PLIM_SCALE_MINUTES, 60, 5}, {PLIM_SCALE_MINUTES, 60, 10},
+    {PLIM_SCALE_TENS, 18, 2},    {PLIM_SCALE_TENS, 36, 3},    {PLIM_SCALE_TENS, 72, 6},
+    {PLIM_SCALE_TENS, 144, 12},  {PLIM_SCALE_HOURS, 36, 3},   {PLIM_SCALE_HOURS, 84, 7},
+};
+
+/* One point of `fold` buckets, the newest of them `back` before the newest. */
+static bool fold(const struct plim_series *s, enum plim_scale scale, unsigned back, unsigned n,
+                 struct plim_point *out)
+{
+    unsigned seen = 0, loads = 0;
+    double swing = 0, load = 0, low = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const struct plim_bucket *b = plim_series_bucket(s, scale, back + i);
+        if (b != NULL) {
+            low = seen == 0 || (double)b->low < low ? (double)b->low : low;
+            swing += (double)b->swing;
+            load += b->load >= 0 ? (double)b->load : 0;
+            loads += b->load >= 0;
+            seen++;
+        }
+    }
+    if (2 * seen < n) {
+        return false;
+    }
+    *out = (struct plim_point){-plim_scale_seconds(scale) * (back + n / 2.0), low,
+                               loads == seen ? load / seen : -1, swing / seen};
+    return true;
+}
+
+/* Points of a window, oldest first; 0 when the history is too short or has holes. */
+static unsigned points_of(const struct plim_series *s, unsigned w, struct plim_point *p)
+{
+    unsigned n = windows[w].buckets / windows[w].fold, got = 0;
+    if (plim_series_age(s, windows[w].scale) <
+        windows[w].buckets * plim_scale_seconds(windows[w].scale)) {
+        return 0;
+    }
+    for (unsigned i = n; i-- > 0;) {
+        got += fold(s, windows[w].scale, i * windows[w].fold, windows[w].fold, &p[got]);
+    }
+    return got + got / 5 >= n ? got : 0;
+}
+
+/* The highest of the lowest values before the window; < 0: nothing is known. */
+static double before(const struct plim_series *s, double seconds)
+{
+    static const enum plim_scale coarse[] = {PLIM_SCALE_TENS, PLIM_SCALE_HOURS};
+    static const unsigned kept[] = {PLIM_TENS, PLIM_HOURS};
+    double most = -1;
+    for (unsigned c = 0; c < 2; c++) {
+        unsigned from = (unsigned)ceil(seconds / plim_scale_seconds(coarse[c])) + 1;
+        for (unsigned back = from; back < kept[c]; back++) {
+            const struct plim_bucket *b = plim_series_bucket(s, coarse[c], back);
+            most = b != NULL ? fmax(most, (double)b->low) : most;
+        }
+    }
+    return most;
+}
+
+/* Whether the end of the growth is beyond what was known: of all times before, or else of the same hour
+ * of the day before. */
+static bool is_new(const struct plim_series *s, double seconds, double last, double grown)
+{
+    double yesterday = -1;
+    if (last >= before(s, seconds)) {
+        return true;
+    }
+    for (unsigned back = 142; back <= 145; back++) {
+        const struct plim_bucket *b = plim_series_bucket(s, PLIM_SCALE_TENS, back);
+        yesterday = b != NULL ? fmax(yesterday, (double)b->low) : yesterday;
+    }
+    return yesterday >= 0 && last - yesterday >= SAME_DAILY * grown;
+}
+
+static enum plim_growth_state state_of(const struct plim_series *s, const struct plim_trend *t,
+                                       double last, bool cumulative)
+{
+    if (t->p > BY_CHANCE || t->grown < MATERIAL || t->largest_rise > ONE_STEP * t->grown ||
+        t->falls > FALLS * t->grown || !is_new(s, t->seconds, last, t->grown)) {
+        return PLIM_GROWTH_FLAT;
+    }
+    if (cumulative && plim_student_tail(t->steadiness_t, t->n - 2) > UNSTEADY) {
+        return PLIM_GROWTH_FLAT;
+    }
+    bool slowing = t->slowing < MUCH_LESS || (t->slowing < SLOWER && t->slowing_t > SLOWER_T);
+    return slowing ? PLIM_GROWTH_SLOWING : PLIM_GROWTH_STEADY;
+}
+
+static void judge(struct plim_growing *g, unsigned w, bool cumulative)
+{
+    struct plim_point p[PLIM_POINTS_MAX];
+    struct plim_trend t;
+    struct plim_window *out = &g->windows[w];
+    unsigned n = points_of(&g->series, w, p);
+    *out = (struct plim_window){.state = n > 0 ? PLIM_GROWTH_FLAT : PLIM_GROWTH_UNKNOWN};
+    /* Most windows of most subjects are flat: they are not worth a fit. */
+    if (n < 5 || p[n - 1].bytes - p[0].bytes < MATERIAL / 2 || !plim_trend_of(p, n, &t)) {
+        return;
+    }
+    out->state = state_of(&g->series, &t, p[n - 1].bytes, cumulative);
+    if (out->state == PLIM_GROWTH_STEADY && t.seconds < 1500 * exp2(g->ended)) {
+        out->state = PLIM_GROWTH_FLAT;
+    }
+    out->seconds = (float)t.seconds;
+    out->slope = (float)t.slope;
+    out->error = (float)t.error;
+    out->grown = (float)t.grown;
+}
+
+/* Growth that is found is remembered from its beginning for as long as it is told. */
+bool plim__growing_add(struct plim_growing *g, uint64_t now_ns, double value, double load,
+                       bool cumulative)
+{
+    if (!plim_series_add(&g->series, now_ns, value, load)) {
+        return false;
+    }
+    for (unsigned w = 0; w < PLIM_WINDOWS; w++) {
+        if (plim_series_closed(&g->series, windows[w].scale)) {
+            judge(g, w, cumulative);
+        }
+    }
+    const struct plim_window *best = plim__growing_best(g);
+    if (best->state < PLIM_GROWTH_SLOWING) {
+        g->grows_ns = g->held ? g->grows_ns : 0;
+    } else if (g->grows_ns == 0) {
+        uint64_t span = (uint64_t)(1e9 * (double)best->seconds);
+        g->grows_ns = now_ns > span ? now_ns - span : 1;
+        g->base = plim__growing_floor(g) - (double)best->grown;
+    }
+    return true;
+}
+
+const struct plim_window *plim__growing_best(const struct plim_growing *g)
+{
+    const struct plim_window *best = &g->windows[0];
+    for (unsigned w = 1; w < PLIM_WINDOWS; w++) {
+        const struct plim_window *o = &g->windows[w];
+        if (o->state > best->state || (o->state == best->state && o->seconds > best->seconds)) {
+            best = o;
+        }
+    }
+    return best;
+}
+
+const struct plim_window *plim__growing_for(const struct plim_growing *g, double seconds)
+{
+    const struct plim_window *chosen = NULL;
+    for (unsigned w = 0; w < PLIM_WINDOWS; w++) {
+        const struct plim_window *o = &g->windows[w];
+        if (o->state == PLIM_GROWTH_STEADY &&
+            (chosen == NULL ||
+             ((double)chosen->seconds < seconds && o->seconds > chosen->seconds))) {
+            chosen = o;
+        }
+    }
+    return chosen;
+}
+
+bool plim__growing_stopped(const struct plim_growing *g, double slope, double window_seconds)
+{
+    double look = fmin(fmax(window_seconds / 3, 1800), 86400);
+    enum plim_scale scale = look <= 3600 ? PLIM_SCALE_MINUTES : PLIM_SCALE_TENS;
+    unsigned buckets = (unsigned)(look / plim_scale_seconds(scale)), n = buckets / 6 + 1;
+    struct plim_point now, then;
+    n = scale == PLIM_SCALE_MINUTES && n < 5 ? 5 : n;
+    if (!fold(&g->series, scale, 0, n, &now) || !fold(&g->series, scale, buckets - n, n, &then)) {
+        return false;
+    }
+    return now.bytes - then.bytes < STOPPED * slope * (now.seconds - then.seconds);
+}
+
+double plim__growing_floor(const struct plim_growing *g)
+{
+    struct plim_point p;
+    return fold(&g->series, PLIM_SCALE_MINUTES, 0, 10, &p) ? p.bytes : -1;
+}
+
+double plim__growing_peak(const struct plim_growing *g, double slope, double seconds)
+{
+    enum plim_scale scale = seconds <= 3600 ? PLIM_SCALE_MINUTES : PLIM_SCALE_TENS;
+    unsigned kept = scale == PLIM_SCALE_MINUTES ? PLIM_MINUTES : PLIM_TENS;
+    double peak = -1, length = plim_scale_seconds(scale);
+    for (unsigned back = 0; back < kept && back * length < seconds; back++) {
+        const struct plim_bucket *b = plim_series_bucket(&g->series, scale, back);
+        peak = b != NULL ? fmax(peak, (double)b->high + slope * back * length) : peak;
+    }
+    return peak;
+}
