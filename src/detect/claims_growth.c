@@ -24,7 +24,8 @@
 #define LOADING_BYTES (1.0 * PLIM_GIB) /* in ten minutes: 1.7 MiB a second; no disk is slower */
 #define INTERVAL      1.38 /* Student's t of an 80 % interval, nine degrees of freedom */
 #define FOREVER       (3650 * 86400.0) /* seconds: no estimate is longer */
-#define CACHE_HOURS   3.0 /* growth that has lasted so long is likelier a leak than a cache */
+#define CACHE_HOURS   3.0  /* growth that has lasted so long is likelier a leak than a cache */
+#define MATTERS       0.05 /* of the reserved bytes: less stranded is no concern */
 #define SOON          (2 * 3600.0) /* seconds: a leak that is worth a warning however new it is */
 #define AT_ONCE       (30 * 60.0)  /* seconds: critical */
 
@@ -188,33 +189,6 @@ static void say_growth(const struct plim_detector *d, const struct plim_tracked 
     }
 }
 
-static void next_step(const struct plim_tracked *t, enum plim_followed which, struct plim_claim *c)
-{
-    if (which == PLIM_FOLLOWED_USED || which == PLIM_FOLLOWED_OTHERS) {
-        (void)snprintf(
-            c->next_step, sizeof(c->next_step),
-            "See who uses the device: plimsoll status. What is listed nowhere may belong to "
-            "another container or user.");
-    } else if (which == PLIM_FOLLOWED_OUTSIDE) {
-        (void)snprintf(
-            c->next_step, sizeof(c->next_step),
-            "Record who allocates: plimsoll record -- CMD counts graphs, communicators and "
-            "library workspaces by caller.");
-    } else if (which == PLIM_FOLLOWED_HELD) {
-        (void)snprintf(
-            c->next_step, sizeof(c->next_step),
-            "Start it with PLIMSOLL_ATTACH=1 to tell a leak from a cache, then kill -USR2 "
-            "PID and plimsoll diagnose the snapshot.");
-    } else {
-        (void)snprintf(c->next_step, sizeof(c->next_step),
-                       "kill -USR2 %u writes a snapshot; plimsoll diagnose names the stacks that "
-                       "%s.",
-                       t->subject.pid,
-                       which == PLIM_FOLLOWED_LIVE ? "grow"
-                                                   : "hold the segments, plimsoll tune what helps");
-    }
-}
-
 static void grade(const struct plim_detector *d, const struct plim_growing *g,
                   enum plim_followed which, struct plim_claim *c)
 {
@@ -227,58 +201,78 @@ static void grade(const struct plim_detector *d, const struct plim_growing *g,
     }
 }
 
-/* The claim that a figure's steady growth is of that class. @explained: another figure tells it better. */
-static enum plim_status claim_steady(struct plim_detector *d, struct plim_tracked *t,
-                                     enum plim_followed which, enum plim_finding_class class,
-                                     bool explained, struct plim_err *err)
+/* What a claim of growth is about. */
+struct growth_claim {
+    enum plim_followed which;
+    enum plim_finding_class class;
+    enum plim_growth_state least; /* state that makes it hold */
+    bool explained;               /* another figure tells it better */
+};
+
+static void next_step(const struct plim_tracked *t, const struct growth_claim *gc,
+                      struct plim_claim *c)
 {
-    struct plim_claim c = {.state = PLIM_CLAIM_UNSURE};
-    struct plim_growing *g = t->growing[which];
-    const struct plim_window *w = plim__growing_best(g);
-    bool active = t->standing[class].id != 0;
-    if (w->state == PLIM_GROWTH_STEADY && !explained) {
-        c.state = PLIM_CLAIM_HOLDS;
-        c.began_ns = g->grows_ns;
-        c.bytes = (uint64_t)fmax(plim__growing_floor(g) - g->base, 0);
-        estimate(d, t, which, &c);
-        grade(d, g, which, &c);
-        say_growth(d, t, which, words[which].called, &c);
-        next_step(t, which, &c);
-        g->slope = c.slope.value;
-        g->window = (double)w->seconds;
-    } else if (explained || !active || plim__growing_stopped(g, g->slope, g->window)) {
-        c.state = PLIM_CLAIM_CLEAR;
-        plim__say(c.evidence, sizeof(c.evidence), "It no longer grows.");
+    enum plim_followed which = gc->which;
+    const char *text =
+        "Start it with PLIMSOLL_ATTACH=1 to tell a leak from a cache; then kill -USR2 "
+        "PID writes a snapshot, and plimsoll diagnose reads it.";
+    if (gc->class == PLIM_FINDING_CACHE_GROWTH) {
+        text =
+            "Nothing, while there is room. The engine's cache size, or a memory fraction for the "
+            "process, bounds it.";
+    } else if (which == PLIM_FOLLOWED_USED || which == PLIM_FOLLOWED_OTHERS) {
+        text = "See who uses the device: plimsoll status. What is listed nowhere may belong to "
+               "another container or user.";
+    } else if (which == PLIM_FOLLOWED_OUTSIDE) {
+        text = "Run it under plimsoll record, which counts graphs, communicators and workspaces of "
+               "libraries by their callers.";
+    } else if (which == PLIM_FOLLOWED_LIVE) {
+        text = "kill -USR2 PID writes a snapshot; plimsoll diagnose names the stacks that grow.";
+    } else if (which == PLIM_FOLLOWED_STRANDED) {
+        text =
+            "kill -USR2 PID writes a snapshot; plimsoll tune says which allocator setting helps.";
     }
-    PLIM_TRY(plim__claim(d, t, class, &c, err));
-    g->ended += active && t->standing[class].id == 0;
-    g->held = t->standing[class].id != 0;
-    return PLIM_OK;
+    const char *pid = strstr(text, "PID");
+    if (pid != NULL) {
+        (void)snprintf(c->next_step, sizeof(c->next_step), "%.*s%u%s", (int)(pid - text), text,
+                       t->subject.pid, pid + 3);
+    } else {
+        (void)snprintf(c->next_step, sizeof(c->next_step), "%s", text);
+    }
 }
 
-/* Growth that slows down, or of the cache alone. */
-static enum plim_status claim_cache(struct plim_detector *d, struct plim_tracked *t,
-                                    enum plim_followed which, bool holds, struct plim_err *err)
+/* The claim that a figure grows. It ends when the figure has stopped, not when the growth is merely no
+ * longer certain. */
+static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
+                              const struct growth_claim *gc, struct plim_err *err)
 {
-    struct plim_claim c = {.state = PLIM_CLAIM_CLEAR, .severity = PLIM_SEVERITY_NOTICE};
-    const struct plim_growing *g = t->growing[which];
-    if (holds) {
+    struct plim_claim c = {.state = PLIM_CLAIM_UNSURE};
+    struct plim_growing *g = t->growing[gc->which];
+    const struct plim_window *w = plim__growing_best(g);
+    bool active = t->standing[gc->class].id != 0;
+    bool cache = gc->class == PLIM_FINDING_CACHE_GROWTH;
+    if (w->state >= gc->least && !gc->explained) {
         c.state = PLIM_CLAIM_HOLDS;
-        c.confidence = 0.7;
         c.began_ns = g->grows_ns;
         c.bytes = (uint64_t)fmax(plim__growing_floor(g) - g->base, 0);
-        say_growth(d, t, which,
-                   which == PLIM_FOLLOWED_LIVE ? "something in it fills up, slower and slower:"
-                                               : "its cache grows",
-                   &c);
-        (void)snprintf(
-            c.next_step, sizeof(c.next_step),
-            "Nothing, while there is room. A cap (PYTORCH_ALLOC_CONF, per-process memory "
-            "fraction) or the engine's cache size bounds it.");
-    } else {
-        plim__say(c.evidence, sizeof(c.evidence), "It no longer grows.");
+        estimate(d, t, gc->which, &c);
+        grade(d, g, gc->which, &c);
+        c.severity = cache ? PLIM_SEVERITY_NOTICE : c.severity;
+        say_growth(d, t, gc->which, cache ? "Its cache grows" : words[gc->which].called, &c);
+        next_step(t, gc, &c);
+        g->slope = (double)w->slope;
+        g->window = (double)w->seconds;
+    } else if (gc->explained || !active || plim__growing_stopped(g, g->slope, g->window)) {
+        c.state = PLIM_CLAIM_CLEAR;
+        plim__say(c.evidence, sizeof(c.evidence),
+                  gc->explained ? "Another finding tells it better." : "It no longer grows.");
     }
-    return plim__claim(d, t, PLIM_FINDING_CACHE_GROWTH, &c, err);
+    PLIM_TRY(plim__claim(d, t, gc->class, &c, err));
+    if (active && t->standing[gc->class].id == 0 && !gc->explained) {
+        plim__growing_ended(g);
+    }
+    g->held = t->standing[gc->class].id != 0;
+    return PLIM_OK;
 }
 
 /* ---- processes and devices ---- */
@@ -288,24 +282,35 @@ static enum plim_status claim_process(struct plim_detector *d, struct plim_track
 {
     bool allocator = t->growing[PLIM_FOLLOWED_LIVE] != NULL;
     enum plim_followed main = allocator ? PLIM_FOLLOWED_LIVE : PLIM_FOLLOWED_HELD;
-    enum plim_growth_state live = state_of(t, main), held = state_of(t, PLIM_FOLLOWED_HELD);
-    enum plim_growth_state stranded = state_of(t, PLIM_FOLLOWED_STRANDED);
-    enum plim_growth_state outside = state_of(t, PLIM_FOLLOWED_OUTSIDE);
-    bool grows = held >= PLIM_GROWTH_SLOWING;
-    PLIM_TRY(claim_steady(d, t, main, PLIM_FINDING_LEAK, false, err));
+    bool held = state_of(t, PLIM_FOLLOWED_HELD) >= PLIM_GROWTH_SLOWING;
+    bool leak, told;
+    PLIM_TRY(claim(d, t, &(struct growth_claim){main, PLIM_FINDING_LEAK, PLIM_GROWTH_STEADY, false},
+                   err));
+    leak = t->standing[PLIM_FINDING_LEAK].id != 0;
     if (t->growing[PLIM_FOLLOWED_STRANDED] != NULL) {
-        PLIM_TRY(
-            claim_steady(d, t, PLIM_FOLLOWED_STRANDED, PLIM_FINDING_FRAGMENTATION, !grows, err));
+        bool little = plim__growing_floor(t->growing[PLIM_FOLLOWED_STRANDED]) <
+                      MATTERS * (double)t->now.reserved;
+        PLIM_TRY(claim(d, t,
+                       &(struct growth_claim){PLIM_FOLLOWED_STRANDED, PLIM_FINDING_FRAGMENTATION,
+                                              PLIM_GROWTH_STEADY, !held || little},
+                       err));
     }
     if (t->growing[PLIM_FOLLOWED_OUTSIDE] != NULL) {
-        PLIM_TRY(claim_steady(d, t, PLIM_FOLLOWED_OUTSIDE, PLIM_FINDING_EXTERNAL, false, err));
+        PLIM_TRY(claim(d, t,
+                       &(struct growth_claim){PLIM_FOLLOWED_OUTSIDE, PLIM_FINDING_EXTERNAL,
+                                              PLIM_GROWTH_STEADY, false},
+                       err));
     }
-    if (live == PLIM_GROWTH_SLOWING) {
-        return claim_cache(d, t, main, true, err);
-    }
-    bool cache = allocator && grows && live < PLIM_GROWTH_SLOWING &&
-                 stranded < PLIM_GROWTH_SLOWING && outside < PLIM_GROWTH_SLOWING;
-    return claim_cache(d, t, PLIM_FOLLOWED_HELD, cache, err);
+    /* Of an allocator's process the cache grows when it holds more, and nothing tells for what. */
+    told = leak || t->standing[PLIM_FINDING_FRAGMENTATION].id != 0 ||
+           t->standing[PLIM_FINDING_EXTERNAL].id != 0 ||
+           state_of(t, PLIM_FOLLOWED_STRANDED) >= PLIM_GROWTH_SLOWING ||
+           state_of(t, PLIM_FOLLOWED_OUTSIDE) >= PLIM_GROWTH_SLOWING ||
+           (!allocator && state_of(t, main) == PLIM_GROWTH_STEADY);
+    return claim(d, t,
+                 &(struct growth_claim){PLIM_FOLLOWED_HELD, PLIM_FINDING_CACHE_GROWTH,
+                                        PLIM_GROWTH_SLOWING, told},
+                 err);
 }
 
 static enum plim_status process(struct plim_detector *d, struct plim_tracked *t,
@@ -358,11 +363,16 @@ static enum plim_status device(struct plim_detector *d, struct plim_tracked *t,
         return PLIM_OK;
     }
     if (t->largest.users == 0) {
-        return claim_steady(d, t, PLIM_FOLLOWED_USED, PLIM_FINDING_LEAK, false, err);
+        return claim(d, t,
+                     &(struct growth_claim){PLIM_FOLLOWED_USED, PLIM_FINDING_LEAK,
+                                            PLIM_GROWTH_STEADY, false},
+                     err);
     }
     double slope = (double)plim__growing_best(t->growing[PLIM_FOLLOWED_OTHERS])->slope;
-    return claim_steady(d, t, PLIM_FOLLOWED_OTHERS, PLIM_FINDING_EXTERNAL,
-                        others_growth(d, t) > slope / 2, err);
+    return claim(d, t,
+                 &(struct growth_claim){PLIM_FOLLOWED_OTHERS, PLIM_FINDING_EXTERNAL,
+                                        PLIM_GROWTH_STEADY, others_growth(d, t) > slope / 2},
+                 err);
 }
 
 enum plim_status plim__rule_growth(struct plim_detector *d, struct plim_tracked *t,

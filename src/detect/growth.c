@@ -10,7 +10,9 @@
 #define MATERIAL (16.0 * 1048576) /* bytes: eight grains of 2 MiB; less is no trend of a device */
 #define BY_CHANCE                                                                                  \
     1e-4 /* of one window: a week has 168 separate hours, and nine windows are judged */
-#define UNSTEADY   0.01 /* that the mean step of a cumulative figure is by chance */
+#define UNSTEADY   0.01 /* that the mean step is by chance, though noise adds up from step to step */
+#define UNSTEADIER 1e-4 /* the same for a cumulative figure, in which noise does add up */
+#define MANY_STEPS 0.6  /* of the steps must rise */
 #define ONE_STEP   0.5  /* of the growth may come in one step: more is a jump, not growth */
 #define FALLS      0.25 /* of the growth may be taken back on the way */
 #define SLOWER     0.9  /* second half against the first */
@@ -29,16 +31,17 @@ static const struct {
     {PLIM_SCALE_TENS, 144, 12},  {PLIM_SCALE_HOURS, 36, 3},   {PLIM_SCALE_HOURS, 84, 7},
 };
 
-/* One point of `fold` buckets, the newest of them `back` before the newest. */
+/* One point of n buckets, the newest of them `back` before the newest. */
 static bool fold(const struct plim_series *s, enum plim_scale scale, unsigned back, unsigned n,
-                 struct plim_point *out)
+                 bool means, struct plim_point *out)
 {
     unsigned seen = 0, loads = 0;
-    double swing = 0, load = 0, low = 0;
+    double swing = 0, load = 0, low = 0, mean = 0;
     for (unsigned i = 0; i < n; i++) {
         const struct plim_bucket *b = plim_series_bucket(s, scale, back + i);
         if (b != NULL) {
             low = seen == 0 || (double)b->low < low ? (double)b->low : low;
+            mean += (double)b->mean;
             swing += (double)b->swing;
             load += b->load >= 0 ? (double)b->load : 0;
             loads += b->load >= 0;
@@ -48,13 +51,14 @@ static bool fold(const struct plim_series *s, enum plim_scale scale, unsigned ba
     if (2 * seen < n) {
         return false;
     }
-    *out = (struct plim_point){-plim_scale_seconds(scale) * (back + n / 2.0), low,
-                               loads == seen ? load / seen : -1, swing / seen};
+    *out = (struct plim_point){-plim_scale_seconds(scale) * (back + n / 2.0),
+                               means ? mean / seen : low, loads == seen ? load / seen : -1,
+                               swing / seen};
     return true;
 }
 
 /* Points of a window, oldest first; 0 when the history is too short or has holes. */
-static unsigned points_of(const struct plim_series *s, unsigned w, struct plim_point *p)
+static unsigned points_of(const struct plim_series *s, unsigned w, bool means, struct plim_point *p)
 {
     unsigned n = windows[w].buckets / windows[w].fold, got = 0;
     if (plim_series_age(s, windows[w].scale) <
@@ -62,13 +66,18 @@ static unsigned points_of(const struct plim_series *s, unsigned w, struct plim_p
         return 0;
     }
     for (unsigned i = n; i-- > 0;) {
-        got += fold(s, windows[w].scale, i * windows[w].fold, windows[w].fold, &p[got]);
+        got += fold(s, windows[w].scale, i * windows[w].fold, windows[w].fold, means, &p[got]);
     }
     return got + got / 5 >= n ? got : 0;
 }
 
-/* The highest of the lowest values before the window; < 0: nothing is known. */
-static double before(const struct plim_series *s, double seconds)
+static double value_of(const struct plim_bucket *b, bool means)
+{
+    return b == NULL ? -1 : (double)(means ? b->mean : b->low);
+}
+
+/* The highest of the lowest values (or means) before the window; < 0: nothing is known. */
+static double before(const struct plim_series *s, bool means, double seconds)
 {
     static const enum plim_scale coarse[] = {PLIM_SCALE_TENS, PLIM_SCALE_HOURS};
     static const unsigned kept[] = {PLIM_TENS, PLIM_HOURS};
@@ -76,8 +85,7 @@ static double before(const struct plim_series *s, double seconds)
     for (unsigned c = 0; c < 2; c++) {
         unsigned from = (unsigned)ceil(seconds / plim_scale_seconds(coarse[c])) + 1;
         for (unsigned back = from; back < kept[c]; back++) {
-            const struct plim_bucket *b = plim_series_bucket(s, coarse[c], back);
-            most = b != NULL ? fmax(most, (double)b->low) : most;
+            most = fmax(most, value_of(plim_series_bucket(s, coarse[c], back), means));
         }
     }
     return most;
@@ -85,52 +93,59 @@ static double before(const struct plim_series *s, double seconds)
 
 /* Whether the end of the growth is beyond what was known: of all times before, or else of the same hour
  * of the day before. */
-static bool is_new(const struct plim_series *s, double seconds, double last, double grown)
+static bool is_new(const struct plim_series *s, bool means, double seconds, double last,
+                   double grown)
 {
     double yesterday = -1;
-    if (last >= before(s, seconds)) {
+    if (last >= before(s, means, seconds)) {
         return true;
     }
     for (unsigned back = 142; back <= 145; back++) {
-        const struct plim_bucket *b = plim_series_bucket(s, PLIM_SCALE_TENS, back);
-        yesterday = b != NULL ? fmax(yesterday, (double)b->low) : yesterday;
+        yesterday = fmax(yesterday, value_of(plim_series_bucket(s, PLIM_SCALE_TENS, back), means));
     }
     return yesterday >= 0 && last - yesterday >= SAME_DAILY * grown;
 }
 
+/* How a figure's window is looked at. */
+struct view {
+    bool means;      /* not the lowest values */
+    bool cumulative; /* see growth.h */
+};
+
 static enum plim_growth_state state_of(const struct plim_series *s, const struct plim_trend *t,
-                                       double last, bool cumulative)
+                                       double last, struct view v)
 {
+    double unsteady = v.cumulative ? UNSTEADIER : UNSTEADY;
     if (t->p > BY_CHANCE || t->grown < MATERIAL || t->largest_rise > ONE_STEP * t->grown ||
-        t->falls > FALLS * t->grown || !is_new(s, t->seconds, last, t->grown)) {
-        return PLIM_GROWTH_FLAT;
-    }
-    if (cumulative && plim_student_tail(t->steadiness_t, t->n - 2) > UNSTEADY) {
+        t->falls > FALLS * t->grown || t->rises < MANY_STEPS * (t->n - 1) ||
+        plim_student_tail(t->steadiness_t, t->n - 2) > unsteady ||
+        !is_new(s, v.means, t->seconds, last, t->grown)) {
         return PLIM_GROWTH_FLAT;
     }
     bool slowing = t->slowing < MUCH_LESS || (t->slowing < SLOWER && t->slowing_t > SLOWER_T);
     return slowing ? PLIM_GROWTH_SLOWING : PLIM_GROWTH_STEADY;
 }
 
-static void judge(struct plim_growing *g, unsigned w, bool cumulative)
+static struct plim_window judge(const struct plim_growing *g, unsigned w, struct view v)
 {
     struct plim_point p[PLIM_POINTS_MAX];
     struct plim_trend t;
-    struct plim_window *out = &g->windows[w];
-    unsigned n = points_of(&g->series, w, p);
-    *out = (struct plim_window){.state = n > 0 ? PLIM_GROWTH_FLAT : PLIM_GROWTH_UNKNOWN};
+    unsigned n = points_of(&g->series, w, v.means, p);
+    struct plim_window out = {.state = n > 0 ? PLIM_GROWTH_FLAT : PLIM_GROWTH_UNKNOWN};
     /* Most windows of most subjects are flat: they are not worth a fit. */
-    if (n < 5 || p[n - 1].bytes - p[0].bytes < MATERIAL / 2 || !plim_trend_of(p, n, &t)) {
-        return;
+    if (n < 5 || p[n - 1].bytes - p[0].bytes < MATERIAL / 2 || (v.means && p[0].load < 0) ||
+        !plim_trend_of(p, n, &t)) {
+        return out;
     }
-    out->state = state_of(&g->series, &t, p[n - 1].bytes, cumulative);
-    if (out->state == PLIM_GROWTH_STEADY && t.seconds < 1500 * exp2(g->ended)) {
-        out->state = PLIM_GROWTH_FLAT;
+    out.state = state_of(&g->series, &t, p[n - 1].bytes, v);
+    if (out.state == PLIM_GROWTH_STEADY && t.seconds < g->least) {
+        out.state = PLIM_GROWTH_FLAT;
     }
-    out->seconds = (float)t.seconds;
-    out->slope = (float)t.slope;
-    out->error = (float)t.error;
-    out->grown = (float)t.grown;
+    out.seconds = (float)t.seconds;
+    out.slope = (float)t.slope;
+    out.error = (float)t.error;
+    out.grown = (float)t.grown;
+    return out;
 }
 
 /* Growth that is found is remembered from its beginning for as long as it is told. */
@@ -142,7 +157,11 @@ bool plim__growing_add(struct plim_growing *g, uint64_t now_ns, double value, do
     }
     for (unsigned w = 0; w < PLIM_WINDOWS; w++) {
         if (plim_series_closed(&g->series, windows[w].scale)) {
-            judge(g, w, cumulative);
+            g->windows[w] = judge(g, w, (struct view){false, cumulative});
+            if (g->windows[w].state == PLIM_GROWTH_FLAT && !cumulative) {
+                struct plim_window means = judge(g, w, (struct view){true, false});
+                g->windows[w] = means.state > PLIM_GROWTH_FLAT ? means : g->windows[w];
+            }
         }
     }
     const struct plim_window *best = plim__growing_best(g);
@@ -189,7 +208,8 @@ bool plim__growing_stopped(const struct plim_growing *g, double slope, double wi
     unsigned buckets = (unsigned)(look / plim_scale_seconds(scale)), n = buckets / 6 + 1;
     struct plim_point now, then;
     n = scale == PLIM_SCALE_MINUTES && n < 5 ? 5 : n;
-    if (!fold(&g->series, scale, 0, n, &now) || !fold(&g->series, scale, buckets - n, n, &then)) {
+    if (!fold(&g->series, scale, 0, n, false, &now) ||
+        !fold(&g->series, scale, buckets - n, n, false, &then)) {
         return false;
     }
     return now.bytes - then.bytes < STOPPED * slope * (now.seconds - then.seconds);
@@ -198,7 +218,12 @@ bool plim__growing_stopped(const struct plim_growing *g, double slope, double wi
 double plim__growing_floor(const struct plim_growing *g)
 {
     struct plim_point p;
-    return fold(&g->series, PLIM_SCALE_MINUTES, 0, 10, &p) ? p.bytes : -1;
+    return fold(&g->series, PLIM_SCALE_MINUTES, 0, 10, false, &p) ? p.bytes : -1;
+}
+
+void plim__growing_ended(struct plim_growing *g)
+{
+    g->least = fmin(4 * g->window, 6 * 86400);
 }
 
 double plim__growing_peak(const struct plim_growing *g, double slope, double seconds)

@@ -11,7 +11,7 @@
  *   flat     it does not grow
  *
  * Each window is divided into 6 to 12 equal stretches, whose lowest values are the points of a trend.
- * Growth that ended once must last twice as long to be believed again.
+ * Growth that ended must last four times as long as when it was found, to be believed again.
  */
 
 #include "detect/series.h"
@@ -37,11 +37,11 @@ struct plim_window {
 struct plim_growing {
     struct plim_series series;
     struct plim_window windows[PLIM_WINDOWS];
-    bool held;         /* a finding tells of the growth */
-    uint32_t ended;    /* how often steady growth has ended */
-    double base;       /* bytes where the present growth began */
-    double slope;      /* bytes a second, when it was last seen to grow */
-    double window;     /* seconds in which it was seen */
+    bool held;     /* a finding tells of the growth */
+    double least;  /* seconds that growth must last to be believed; more after each that ended */
+    double base;   /* bytes where the present growth began */
+    double slope;  /* bytes a second, when it was last seen to grow */
+    double window; /* seconds in which it was seen */
     uint64_t grows_ns; /* awake time at which the present growth began, 0: it does not grow */
 };
 
@@ -64,6 +64,9 @@ const struct plim_window *plim__growing_for(const struct plim_growing *g, double
 /** plim__growing_stopped() - whether growth at `slope` has stopped: for a third of the window in which it
  * was seen, at least half an hour, next to nothing was added. */
 bool plim__growing_stopped(const struct plim_growing *g, double slope, double window_seconds);
+
+/** plim__growing_ended() - a finding of the growth has ended. */
+void plim__growing_ended(struct plim_growing *g);
 
 /** plim__growing_floor() - lowest value of the last ten minutes; < 0: unknown. */
 double plim__growing_floor(const struct plim_growing *g);

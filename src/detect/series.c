@@ -29,17 +29,20 @@ static void widen(struct plim_filling *f, double low, double high)
 static void close_bucket(struct plim_series *s, enum plim_scale scale, uint64_t number)
 {
     struct plim_filling *f = &s->filling[scale];
-    struct plim_bucket b = {-1, -1, 0, -1};
+    struct plim_bucket b = {-1, -1, -1, 0, -1};
     if (f->any) {
         if (scale == PLIM_SCALE_MINUTES) {
             f->swing = f->high - f->low;
             f->swings = 1;
         }
-        b = (struct plim_bucket){(float)f->low, (float)f->high, (float)(f->swing / f->swings),
+        b = (struct plim_bucket){(float)f->low, (float)f->high, (float)(f->sum / f->sums),
+                                 (float)(f->swing / f->swings),
                                  f->loads > 0 ? (float)(f->load / f->loads) : -1};
         if (scale + 1 < PLIM_SCALES) {
             struct plim_filling *up = &s->filling[scale + 1];
             widen(up, f->low, f->high);
+            up->sum += f->sum;
+            up->sums += f->sums;
             up->swing += f->swing;
             up->swings += f->swings;
             up->load += f->load;
@@ -71,6 +74,8 @@ bool plim_series_add(struct plim_series *s, uint64_t now_ns, double value, doubl
     }
     struct plim_filling *f = &s->filling[PLIM_SCALE_MINUTES];
     widen(f, value, value);
+    f->sum += value;
+    f->sums++;
     if (load >= 0) {
         f->load += load;
         f->loads++;

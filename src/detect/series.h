@@ -3,8 +3,8 @@
 #define PLIM_DETECT_SERIES_H
 
 /*
- * What is remembered of one figure: at three scales, the lowest and the highest value in each bucket of
- * time, how much it moved within it, and the load that went with it.
+ * What is remembered of one figure: at three scales, the lowest, the highest and the mean value in each
+ * bucket of time, how much it moved within it, and the load that went with it.
  *
  *   scale    bucket    kept
  *   minutes  1 min     1 hour
@@ -12,7 +12,7 @@
  *   hours    2 h       7 days: a week
  *
  * Growth is looked for in the lowest values: the working set comes and goes, what is left when it has
- * gone does not. Memory: 5 KiB a figure, whatever the length of the history. Cost: O(1) a value.
+ * gone does not. Where load is known, it is looked for in the means, too. Memory: 6 KiB a figure, whatever the length of the history. Cost: O(1) a value.
  * Time is awake time (detect_int.h). Values are kept as floats: 24 bits, 8 KiB of 128 GiB.
  */
 
@@ -32,14 +32,15 @@ enum plim_scale {
 
 struct plim_bucket {
     float low, high; /* bytes; low < 0: nothing was seen in it */
+    float mean;      /* bytes, of the observations */
     float swing;     /* bytes: high - low within a minute, on average */
     float load;      /* mean; any unit, < 0: not known */
 };
 
 /* A bucket that is still filled. */
 struct plim_filling {
-    double low, high, swing, load;
-    uint32_t swings, loads; /* how many are in those sums */
+    double low, high, sum, swing, load;
+    uint32_t sums, swings, loads; /* how many are in those sums */
     bool any;
 };
 

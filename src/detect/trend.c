@@ -181,8 +181,17 @@ static void shape(const double *y, unsigned n, struct plim_trend *out)
     double error = sqrt(within / (2 * half - 2) * 2 / half + 2 * GRAIN * GRAIN / 6 / half / half);
     out->slowing = first > 0 ? second / first : second > 0 ? 2 : 1;
     out->slowing_t = error > 0 ? (first - second) / error : first > second ? 99 : 0;
-    double whole = sqrt((spread + GRAIN * GRAIN / 6) / (steps - 1) / steps);
-    out->steadiness_t = whole > 0 ? mean / whole : 0;
+    /* Long-run variance of the steps, two lags: noise about a line gives back in the next step what it
+     * took in this one, noise that adds up does not. A tenth is the least that ten steps can tell. */
+    double follow = spread;
+    for (unsigned lag = 1; lag <= 2; lag++) {
+        for (unsigned i = lag; i < steps; i++) {
+            follow += 2 * (y[i + 1] - y[i] - mean) * (y[i - lag + 1] - y[i - lag] - mean);
+        }
+    }
+    double error_of_mean = sqrt(fmax(follow, spread / 10) + GRAIN * GRAIN / 6);
+    error_of_mean /= sqrt((steps - 1.0) * steps);
+    out->steadiness_t = error_of_mean > 0 ? mean / error_of_mean : 0;
 }
 
 bool plim_trend_of(const struct plim_point *p, unsigned n, struct plim_trend *out)

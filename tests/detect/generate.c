@@ -450,7 +450,8 @@ struct gen *gen_new(const struct gen_options *options)
                                                       : between(g, 300, 7200);
     g->next_s = options->kind == GEN_RESTARTS ? 0 : between(g, 600, 5400);
     g->truth = (struct gen_truth){truths[options->kind], 0, options->bytes_per_hour, 0};
-    g->truth.onset_s = happens(g, 0.5) ? g->load_s : between(g, 1, 30) * 3600;
+    bool early = happens(g, 0.5) || options->kind == GEN_CROWD;
+    g->truth.onset_s = early ? g->load_s : between(g, 1, 30) * 3600;
     return g;
 }
 

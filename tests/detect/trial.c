@@ -100,7 +100,7 @@ static bool is_true(const struct gen_truth *truth, enum gen_view view, const str
                  (truth->class == PLIM_FINDING_FRAGMENTATION && f->class == PLIM_FINDING_LEAK &&
                   view >= GEN_VIEW_PROCESS) ||
                  (truth->class == PLIM_FINDING_EXTERNAL && f->class == PLIM_FINDING_LEAK &&
-                  view >= GEN_VIEW_PROCESS);
+                  f->subject.pid != 1000);
     return right && now >= truth->onset_s;
 }
 
