@@ -170,22 +170,23 @@ static void say_growth(const struct plim_detector *d, const struct plim_tracked 
     (void)snprintf(c->summary, sizeof(c->summary), "%s: %s %s an hour, %s in %s.", name, called,
                    plim_bytes_format(rate, (uint64_t)fmax(3600 * (double)w->slope, 0)),
                    plim_bytes_format(bytes, c->bytes), plim__span(span, lasted));
-    plim__say(c->evidence, sizeof(c->evidence),
-              "The lowest %s rose by %s in %s, in many steps, more than chance explains.",
-              words[which].what, plim_bytes_format(bytes, (uint64_t)fmax((double)w->grown, 0)),
-              plim__span(span, (double)w->seconds));
-    plim__say(c->evidence, sizeof(c->evidence), "%s",
-              t->now.load < 0 ? "The load is not known."
-              : t->now.served ? "Requests of its engine do not explain it."
-                              : "How busy the device is does not explain it.");
+    plim__finding_say(c->evidence, sizeof(c->evidence),
+                      "The lowest %s rose by %s in %s, in many steps, more than chance explains.",
+                      words[which].what,
+                      plim_bytes_format(bytes, (uint64_t)fmax((double)w->grown, 0)),
+                      plim__span(span, (double)w->seconds));
+    plim__finding_say(c->evidence, sizeof(c->evidence), "%s",
+                      t->now.load < 0 ? "The load is not known."
+                      : t->now.served ? "Requests of its engine do not explain it."
+                                      : "How busy the device is does not explain it.");
     if (c->seconds_left.valid) {
-        plim__say(c->evidence, sizeof(c->evidence), "At this pace memory is out in %s.",
-                  plim__span(left, c->seconds_left.value));
+        plim__finding_say(c->evidence, sizeof(c->evidence), "At this pace memory is out in %s.",
+                          plim__span(left, c->seconds_left.value));
     }
     if (d->deployed_ns != 0 && g->grows_ns + 5 * PLIM_MINUTE >= d->deployed_ns &&
         g->grows_ns < d->deployed_ns + PLIM_HOUR) {
-        plim__say(c->evidence, sizeof(c->evidence), "It began after a deployment: %s.",
-                  d->deployed);
+        plim__finding_say(c->evidence, sizeof(c->evidence), "It began after a deployment: %s.",
+                          d->deployed);
     }
 }
 
@@ -264,8 +265,9 @@ static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
         g->window = (double)w->seconds;
     } else if (gc->explained || !active || plim__growing_stopped(g, g->slope, g->window)) {
         c.state = PLIM_CLAIM_CLEAR;
-        plim__say(c.evidence, sizeof(c.evidence),
-                  gc->explained ? "Another finding tells it better." : "It no longer grows.");
+        plim__finding_say(c.evidence, sizeof(c.evidence),
+                          gc->explained ? "Another finding tells it better."
+                                        : "It no longer grows.");
     }
     PLIM_TRY(plim__claim(d, t, gc->class, &c, err));
     if (active && t->standing[gc->class].id == 0 && !gc->explained) {
