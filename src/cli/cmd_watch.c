@@ -37,6 +37,7 @@ enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_wat
                                          .listen = opts->listen.items,
                                          .n_listen = opts->listen.n,
                                          .db = plim_cli_is(opts->db, "none") ? "" : opts->db,
+                                         .max_bytes = opts->max_bytes.value,
                                          .samples = opts->samples,
                                          .engines = opts->engine.items,
                                          .n_engines = opts->engine.n,

@@ -382,6 +382,8 @@
     X(S, listen, LIST, "listen", 'l', "ADDRESS", NULL,                                             \
       "serve there: 127.0.0.1:9754, [::1]:9754, unix:PATH, none; may be repeated")                 \
     X(S, db, TEXT, "db", 0, "FILE", NULL, "history; \"none\" keeps it in memory only")             \
+    X(S, max_bytes, SIZE, "max-bytes", 0, "SIZE", NULL,                                            \
+      "most disk space of the history (default 1GiB); the oldest goes first")                      \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
     X(S, engine, LIST, "engine", 0, "ADDRESS", NULL,                                               \
       "ask this serving engine for its metrics: [NAME=]HOST:PORT, http://..., unix:PATH; may be "  \

@@ -12,7 +12,7 @@
  * Threads: writers are pure. Health may be changed from any thread, by plim_health_set() and add().
  */
 
-#include "base/buf.h"
+#include "base/jsonw.h"
 #include "detect/detect.h"
 #include "observe/collect.h"
 
@@ -92,5 +92,10 @@ struct plim_state {
  * `plimsoll status --format json`, of the dashboard and of its events. One line when `compact`.
  * Failure is sticky in `out`. */
 void plim_status_json(struct plim_buf *out, const struct plim_state *state, bool compact);
+
+/** plim_finding_json()/plim_happening_json() - one of either as the status document has them. */
+void plim_finding_json(struct plim_jsonw *w, const struct plim_finding *finding);
+void plim_happening_json(struct plim_jsonw *w, const struct plim_happening *happening);
+const char *plim_happening_text(enum plim_happening_kind kind);
 
 #endif

@@ -191,7 +191,7 @@ static void engine(struct plim_jsonw *w, const struct plim_engine_now *e)
 
 /* ---- findings and happenings ---- */
 
-static void finding(struct plim_jsonw *w, const struct plim_finding *f)
+void plim_finding_json(struct plim_jsonw *w, const struct plim_finding *f)
 {
     plim_jsonw_object(w);
     plim_jsonw_kv_u64(w, "id", f->id);
@@ -219,16 +219,20 @@ static void finding(struct plim_jsonw *w, const struct plim_finding *f)
     plim_jsonw_end(w);
 }
 
-static void happening(struct plim_jsonw *w, const struct plim_happening *h)
+const char *plim_happening_text(enum plim_happening_kind kind)
 {
     static const char *const kinds[] = {
 #define PLIM__X(name, text) text,
         PLIM_HAPPENING_MAP(PLIM__X)
 #undef PLIM__X
     };
+    return (unsigned)kind < PLIM_HAPPENING_KINDS ? kinds[kind] : "unknown";
+}
+
+void plim_happening_json(struct plim_jsonw *w, const struct plim_happening *h)
+{
     plim_jsonw_object(w);
-    plim_jsonw_kv_text(w, "kind",
-                       (unsigned)h->kind < PLIM_HAPPENING_KINDS ? kinds[h->kind] : "unknown");
+    plim_jsonw_kv_text(w, "kind", plim_happening_text(h->kind));
     plim_jsonw_kv_u64(w, "time_ns", h->time_ns);
     device_index(w, h->device);
     if (h->pid != 0) {
@@ -326,11 +330,11 @@ void plim_status_json(struct plim_buf *out, const struct plim_state *s, bool com
     LIST(&w, "allocators", &now->allocators, allocator);
     LIST(&w, "owners", &now->owners, owner);
     LIST(&w, "engines", &now->engines, engine);
-    LIST(&w, "happenings", &now->happenings, happening);
+    LIST(&w, "happenings", &now->happenings, plim_happening_json);
     plim_jsonw_key(&w, "findings");
     plim_jsonw_array(&w);
     for (size_t i = 0; i < s->n_findings; i++) {
-        finding(&w, &s->findings[i]);
+        plim_finding_json(&w, &s->findings[i]);
     }
     plim_jsonw_end(&w);
     monitor(&w, s);

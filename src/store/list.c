@@ -270,14 +270,32 @@ static enum plim_status look_at_levels(void *self, struct plim_err *err)
     return plim__extent_ns(store, &state->first_ns, &state->last_ns, err);
 }
 
+static void count(struct plim_store *store)
+{
+    store->state.bytes = plim__file_bytes(store, "") + plim__file_bytes(store, "-wal");
+    store->state.max_bytes = store->max_bytes;
+    store->state.series = store->tail.slots.n;
+}
+
+void plim_store_counts(struct plim_store *store, struct plim_store_state *out)
+{
+    count(store);
+    struct plim_store_state now = store->state;
+    now.first_ns = out->first_ns;
+    now.last_ns = out->last_ns;
+    now.n_levels = out->n_levels;
+    memcpy(now.level, out->level, sizeof(now.level));
+    memcpy(now.level_from_ns, out->level_from_ns, sizeof(now.level_from_ns));
+    *out = now;
+}
+
 void plim_store_state(struct plim_store *store, struct plim_store_state *out)
 {
     struct plim_store_state *state = &store->state;
     enum plim_store_fault fault = state->fault;
     char why[sizeof(state->why)];
     memcpy(why, state->why, sizeof(why));
-    state->bytes = plim__file_bytes(store, "") + plim__file_bytes(store, "-wal");
-    state->max_bytes = store->max_bytes;
+    count(store);
     if (plim__reading(store, look_at_levels, store, NULL) == PLIM_OK || !store->read_only) {
         state->fault = fault; /* only calls that write tell a writer's fault */
         memcpy(state->why, why, sizeof(why));

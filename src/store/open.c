@@ -35,8 +35,8 @@ static enum plim_status wrong_levels(const char *why, struct plim_err *err)
     return plim__fail(err, PLIM_E_USAGE, "levels of the history: %s", why);
 }
 
-static enum plim_status set_levels(struct plim_store *store, const struct plim_store_level *levels,
-                                   size_t n, struct plim_err *err)
+static enum plim_status read_levels(const struct plim_store_level *levels, size_t n,
+                                    struct plim__level *out, struct plim_err *err)
 {
     if (n == 0 || n > PLIM_STORE_LEVELS) {
         return wrong_levels("there may be one to six", err);
@@ -48,17 +48,22 @@ static enum plim_status set_levels(struct plim_store *store, const struct plim_s
         if (level.step <= 0 || level.step > 86400000 || levels[i].step_ns % 10000000 != 0) {
             return wrong_levels("a step is a multiple of 10 ms, and at most a day", err);
         }
-        if (i > 0 && (level.step <= store->level[i - 1].step ||
-                      level.step % store->level[i - 1].step != 0)) {
+        if (i > 0 && (level.step <= out[i - 1].step || level.step % out[i - 1].step != 0)) {
             return wrong_levels("each step is a multiple of the one before", err);
         }
-        if (i > 0 && store->level[i - 1].keep < 2 * level.span) {
+        if (i > 0 && out[i - 1].keep < 2 * level.span) {
             return wrong_levels("one is kept for less than 720 steps of the next", err);
         }
-        store->level[i] = level;
+        out[i] = level;
     }
-    store->n_levels = n;
     return PLIM_OK;
+}
+
+enum plim_status plim_store_levels_check(const struct plim_store_level *levels, size_t n,
+                                         struct plim_err *err)
+{
+    struct plim__level ignored[PLIM_STORE_LEVELS];
+    return read_levels(levels, n, ignored, err);
 }
 
 static enum plim_status set_options(struct plim_store *store, const struct plim_store_options *o,
@@ -80,9 +85,9 @@ static enum plim_status set_options(struct plim_store *store, const struct plim_
     if (store->figure_id == NULL) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the history");
     }
-    return o->levels != NULL
-               ? set_levels(store, o->levels, o->n_levels, err)
-               : set_levels(store, default_levels, PLIM_COUNT_OF(default_levels), err);
+    store->n_levels = o->levels != NULL ? o->n_levels : PLIM_COUNT_OF(default_levels);
+    return read_levels(o->levels != NULL ? o->levels : default_levels, store->n_levels,
+                       store->level, err);
 }
 
 /* ---- one writer ---- */

@@ -27,7 +27,7 @@ static enum plim_status subject_in_file(struct plim_store *store, const struct p
     plim__bind_text(stmt, 2, text_of(batch, subject->key));
     if (plim__step(store, stmt, &st, err)) {
         int64_t found = sqlite3_column_int64(stmt, 0);
-        bool same = strcmp(plim__column_text(stmt, 1), labels) == 0;
+        bool same = labels[0] == '\0' || strcmp(plim__column_text(stmt, 1), labels) == 0;
         (void)sqlite3_reset(stmt);
         *id = (uint32_t)found;
         if (same) {
@@ -43,7 +43,7 @@ static enum plim_status subject_in_file(struct plim_store *store, const struct p
     stmt = plim__sql(store, PLIM__SQL_PUT_SUBJECT);
     plim__bind_text(stmt, 1, text_of(batch, subject->kind));
     plim__bind_text(stmt, 2, text_of(batch, subject->key));
-    plim__bind_text(stmt, 3, labels);
+    plim__bind_text(stmt, 3, labels[0] != '\0' ? labels : "{}");
     (void)sqlite3_bind_int64(stmt, 4, time);
     if (plim__step(store, stmt, &st, err)) {
         *id = (uint32_t)sqlite3_column_int64(stmt, 0);
@@ -59,7 +59,7 @@ static enum plim_status subject_id(struct plim_store *store, const struct plim_b
     const char *labels = text_of(batch, subject->labels);
     struct plim__known now = {.labels = plim_hash_bytes(labels, strlen(labels))};
     uint64_t *at = plim_map_get(&store->known, subject->hash);
-    if (at != NULL && store->known_list.items[*at].labels == now.labels) {
+    if (at != NULL && (labels[0] == '\0' || store->known_list.items[*at].labels == now.labels)) {
         *id = store->known_list.items[*at].id;
         return PLIM_OK;
     }

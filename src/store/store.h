@@ -56,6 +56,10 @@ struct plim_store_options {
 
 struct plim_store;
 
+/** plim_store_levels_check() - whether levels are possible. Errors: PLIM_E_USAGE. */
+PLIM_MUST_USE enum plim_status plim_store_levels_check(const struct plim_store_level *levels,
+                                                       size_t n, struct plim_err *err);
+
 /**
  * plim_store_open() - open or make the history at `path`.
  * A writer that finds the file damaged or unreadable as a database renames it to PATH.damaged-DATE and begins a
@@ -99,7 +103,7 @@ void plim_batch_fini(struct plim_batch *batch);
 void plim_batch_reset(struct plim_batch *batch, uint64_t time_ns, uint64_t mono_ns);
 
 /** plim_batch_subject() - begin a subject; points that follow are its. Texts are copied. A subject of the same
- * kind and key again is the same one. Errors of the three: PLIM_E_NOMEM. */
+ * kind and key again is the same one. @labels: "" leaves those that it has. Errors of the three: PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim_batch_subject(struct plim_batch *batch, const char *kind,
                                                   const char *key, const char *labels,
                                                   struct plim_err *err);
@@ -225,6 +229,7 @@ enum plim_store_fault {
 
 struct plim_store_state {
     uint64_t bytes, max_bytes;   /* of file and log */
+    uint64_t series;             /* with points in the newest stretch */
     enum plim_store_fault fault; /* of the last call that wrote */
     char why[200];               /* "" when there is none */
     uint64_t batches, points;    /* written by this store since it was opened */
@@ -239,7 +244,10 @@ struct plim_store_state {
     uint64_t level_from_ns[PLIM_STORE_LEVELS]; /* history of this level begins, 0 none */
 };
 
+/** plim_store_state() - everything above. plim_store_counts() - without what takes queries: sizes of files, faults and
+ * counters; the rest of *out is left. */
 void plim_store_state(struct plim_store *store, struct plim_store_state *out);
+void plim_store_counts(struct plim_store *store, struct plim_store_state *out);
 const char *plim_store_fault_text(enum plim_store_fault fault);
 
 #endif

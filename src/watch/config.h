@@ -49,6 +49,10 @@
       "addresses to serve at: HOST:PORT, unix:PATH, none")                                         \
     X(S, db, TEXT, "db", NULL, NULL, "/var/lib/plimsoll/history.db",                               \
       "the history; \"none\" keeps it in memory only")                                             \
+    X(S, max_bytes, SIZE, "max-bytes", NULL, "1GiB", "4GiB",                                       \
+      "most disk space of the history; the oldest goes first")                                     \
+    X(S, history_levels, WORDS, "history-levels", NULL, NULL, "1s:1d 10s:7d 60s:92d 1h:730d",      \
+      "resolutions of the history and for how long each is kept")                                  \
     X(S, discover_engines, FLAG, "discover-engines", NULL, "yes", "no",                            \
       "ask serving engines that use a device of this machine for their metrics, on its loopback")  \
     X(S, host, TEXT, "host", NULL, NULL, "gpu-7.example.org",                                      \

@@ -22,6 +22,7 @@ struct plim_watch_options {
     const char *const *listen; /* [n_listen] "127.0.0.1:9754", "[::1]:0", "unix:PATH", "none" */
     size_t n_listen;           /* 0: not said (the loopback, and the user's own socket) */
     const char *db;            /* path of the history; NULL: not said; "": none, only in memory */
+    uint64_t max_bytes;        /* of the history; 0: not said (1 GiB) */
     const char *samples; /* a file of samples instead of drivers (device/sampler.h), or NULL */
     const char *const
         *engines; /* [n_engines] "[NAME=]ADDRESS" to ask for metrics, besides those of the

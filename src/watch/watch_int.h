@@ -31,7 +31,7 @@
 #include <pthread.h>
 
 /* X(name): parts in the order of their turns. */
-#define PLIM_WATCH_PART_MAP(X) X(detect)
+#define PLIM_WATCH_PART_MAP(X) X(detect) X(keep)
 
 struct plim_watch;
 
@@ -82,6 +82,7 @@ struct plim_watch {
     struct plim_health health;    /* any thread, by plim_health_*() */
     uint64_t started_ns;          /* since 1970 */
     char host[256];
+    const char *history; /* of the part `keep`: path of the history, NULL: none is kept */
 
     pthread_mutex_t lock; /* guards what clients see: `now`, findings, `left`, texts, `steps` */
     pthread_cond_t stepped;
