@@ -41,6 +41,8 @@ enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_wat
                                          .samples = opts->samples,
                                          .engines = opts->engine.items,
                                          .n_engines = opts->engine.n,
+                                         .logs = opts->engine_log.items,
+                                         .n_logs = opts->engine_log.n,
                                          .no_discover = opts->no_discover,
                                          .version = PLIM_VERSION,
                                          .steps = opts->steps.value,

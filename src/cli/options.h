@@ -388,6 +388,8 @@
     X(S, engine, LIST, "engine", 0, "ADDRESS", NULL,                                               \
       "ask this serving engine for its metrics: [NAME=]HOST:PORT, http://..., unix:PATH; may be "  \
       "repeated")                                                                                  \
+    X(S, engine_log, LIST, "engine-log", 0, "FILE", NULL,                                          \
+      "follow this log of an engine: [NAME=]PATH, or - for standard input; may be repeated")       \
     X(S, no_discover, FLAG, "no-discover", 0, NULL, NULL,                                          \
       "do not look for engines on this machine's loopback")                                        \
     X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")        \

@@ -67,10 +67,9 @@ static void add_anchor(struct plim__oom_finder *finder, uint16_t index)
     *first = index;
 }
 
-static bool prepare_rows(struct plim__oom_finder *finder, unsigned roles, size_t least)
+static bool prepare_rows(struct plim__oom_finder *finder, const struct plim_oom_row *rows,
+                         size_t rows_n, unsigned roles, size_t least)
 {
-    size_t rows_n;
-    const struct plim_oom_row *rows = plim__oom_rows(&rows_n);
     finder->grammars = calloc(rows_n, sizeof(*finder->grammars));
     finder->next = calloc(rows_n, sizeof(*finder->next));
     finder->head = calloc(rows_n, sizeof(*finder->head));
@@ -91,8 +90,16 @@ static bool prepare_rows(struct plim__oom_finder *finder, unsigned roles, size_t
 
 struct plim__oom_finder *plim__oom_finder_new(unsigned roles, size_t least)
 {
+    size_t n;
+    const struct plim_oom_row *rows = plim__oom_rows(&n);
+    return plim__oom_finder_of(rows, n, roles, least);
+}
+
+struct plim__oom_finder *plim__oom_finder_of(const struct plim_oom_row *rows, size_t n,
+                                             unsigned roles, size_t least)
+{
     struct plim__oom_finder *finder = calloc(1, sizeof(*finder));
-    if (!finder || !prepare_rows(finder, roles, least)) {
+    if (!finder || !prepare_rows(finder, rows, n, roles, least)) {
         plim__oom_finder_free(finder);
         return NULL;
     }

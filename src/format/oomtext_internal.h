@@ -73,6 +73,10 @@ struct plim__oom_finder; /* the anchors of a set of rows, ready for one pass ove
  * taken, bytes. Owned, NULL when out of memory.
  */
 struct plim__oom_finder *plim__oom_finder_new(unsigned roles, size_t least);
+
+/** plim__oom_finder_of() - the same for another table of rows, which is borrowed for its life. */
+struct plim__oom_finder *plim__oom_finder_of(const struct plim_oom_row *rows, size_t n,
+                                             unsigned roles, size_t least);
 void plim__oom_finder_free(struct plim__oom_finder *finder);
 
 /**

@@ -29,6 +29,8 @@ struct plim_collect_options {
     uint64_t timeout_ns; /* that a driver may think; 0: two seconds */
     const struct plim_place *engines; /* [n_engines] addresses (engine_fetch.h); borrowed */
     size_t n_engines;
+    const struct plim_place *logs; /* [n_logs] files, pipes, "-" (engine_log.h); borrowed */
+    size_t n_logs;
     bool discover_engines; /* ask known engines that are found on this machine's loopback */
 };
 

@@ -18,8 +18,8 @@ enum plim_status plim__watch_sources(struct plim_watch *w, struct plim_collect_o
 {
     const struct plim_watch_options *o = w->options;
     struct plim_settings *s = w->settings;
-    struct plim_place *engines = NULL;
-    size_t n = 0;
+    struct plim_place *engines = NULL, *logs = NULL;
+    size_t n = 0, n_logs = 0;
     PLIM_TRY(places(o->n_engines, s->engine.n, &s->arena, &engines, err));
     for (size_t i = 0; i < o->n_engines; i++) {
         engines[n++] = (struct plim_place){NULL, o->engines[i]};
@@ -30,7 +30,19 @@ enum plim_status plim__watch_sources(struct plim_watch *w, struct plim_collect_o
         }
         engines[n++] = (struct plim_place){engine->name, engine->url};
     }
+    PLIM_TRY(places(o->n_logs, s->log.n, &s->arena, &logs, err));
+    for (size_t i = 0; i < o->n_logs; i++) {
+        logs[n_logs++] = (struct plim_place){NULL, o->logs[i]};
+    }
+    plim_vec_foreach (log, &s->log) {
+        if (log->path == NULL) {
+            return plim_settings_fail(s, log, err, "the log has no path");
+        }
+        logs[n_logs++] = (struct plim_place){log->name, log->path};
+    }
     out->script = o->samples;
+    out->logs = logs;
+    out->n_logs = n_logs;
     out->engines = engines;
     out->n_engines = n;
     out->discover_engines = s->watch.items[0].discover_engines && !o->no_discover;

@@ -28,6 +28,8 @@ struct plim_watch_options {
         *engines; /* [n_engines] "[NAME=]ADDRESS" to ask for metrics, besides those of the
                                    settings */
     size_t n_engines;
+    const char *const *logs; /* [n_logs] "[NAME=]PATH" of engines' logs, likewise */
+    size_t n_logs;
     bool no_discover;                          /* do not look for engines on this machine */
     const char *version;                       /* of the program */
     uint64_t steps;                            /* end after so many; 0: only by a signal */
