@@ -203,7 +203,8 @@ struct plim_attach_file {
     uint32_t pad0[5];         /*  76 */
     char snapshot_path[416]; /*  96 the last one, with a NUL; complete when snapshot_done says so */
     char info[512];          /* 512 JSON: versions, settings, refusals */
-    uint8_t pad1[3072];      /* 1024 */
+    char uuid[PLIM_ATTACH_DEVICES][64]; /* 1024 of each device, with a NUL; "" not known */
+    uint8_t pad1[2048];                 /* 2048 */
     struct plim_attach_device device[PLIM_ATTACH_DEVICES]; /* 4096 */
     struct plim_attach_note note[PLIM_ATTACH_NOTES];       /* 8192 */
 };

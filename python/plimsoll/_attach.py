@@ -290,8 +290,8 @@ class Attachment:
             for device in range(core._cuda_getDeviceCount()):
                 stats = core._cuda_memoryStats(device)
                 if _share.figure(stats, ("reserved_bytes", "all", "peak")):
-                    total = self.torch.cuda.get_device_properties(device).total_memory
-                    self.share.publish(device, stats, total)
+                    about = self.torch.cuda.get_device_properties(device)
+                    self.share.publish(device, stats, about.total_memory, str(getattr(about, "uuid", "")))
         except Exception as error:
             say("sample", f"allocator statistics are not published: {error!r}")
 

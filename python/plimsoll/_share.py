@@ -55,7 +55,7 @@ class File(ctypes.Structure):
         ("start_ticks", U64), ("real_offset_ns", ctypes.c_int64), ("heartbeat_ns", U64), ("notes", U64),
         ("state", U32), ("snapshot_asked", U32), ("snapshot_done", U32), ("snapshot_result", U32), ("ooms", U32),
         ("pad0", U32 * 5), ("snapshot_path", ctypes.c_char * 416), ("info", ctypes.c_char * 512),
-        ("pad1", ctypes.c_uint8 * 3072), ("device", Device * 16), ("note", Note * 16),
+        ("uuid", (ctypes.c_char * 64) * 16), ("pad1", ctypes.c_uint8 * 2048), ("device", Device * 16), ("note", Note * 16),
     ]
 
 
@@ -142,12 +142,14 @@ class Share:
     def named(where: str, pid: int, ticks: int, number: int) -> str:
         return os.path.join(where, f"{pid}-{ticks}.{number}{SUFFIX}")
 
-    def publish(self, device: int, stats: Mapping[str, Any], total: int) -> None:
-        """The figures of one device. Cost: about 20 µs."""
+    def publish(self, device: int, stats: Mapping[str, Any], total: int, uuid: str = "") -> None:
+        """The figures of one device. @uuid: "GPU-..." or without it, "" when not known. Cost: about 20 µs."""
         if device >= len(self.file.device):
             return
         row = self.file.device[device]
         with self.lock:
+            if not row.valid:
+                self.file.uuid[device].value = uuid.encode()[:63]
             row.lock += 1
             row.time_ns = time.monotonic_ns()
             for name, path in FIGURES.items():

@@ -28,7 +28,11 @@ static const char *real_variable(const char *name)
     return getenv(name); // NOLINT(concurrency-mt-unsafe)
 }
 
-static const struct plim_world real_world = {.root = "", .getenv = real_variable};
+const struct plim_world *plim_world_real(void)
+{
+    static const struct plim_world world = {.root = "", .getenv = real_variable};
+    return &world;
+}
 
 enum plim_status plim_sampler_open(const struct plim_sampler_options *options,
                                    struct plim_sampler **out, struct plim_err *err)
@@ -43,7 +47,7 @@ enum plim_status plim_sampler_open(const struct plim_sampler_options *options,
     if (s == NULL) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for a sampler");
     }
-    s->world = options->world != NULL ? options->world : &real_world;
+    s->world = options->world != NULL ? options->world : plim_world_real();
     s->timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_NS;
     s->scripted = options->script != NULL;
     enum plim_status st = PLIM_OK;

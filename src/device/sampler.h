@@ -19,6 +19,9 @@
 
 struct plim_sampler;
 
+/** plim_world_real() - this machine; static. */
+const struct plim_world *plim_world_real(void);
+
 struct plim_sampler_options {
     const struct plim_world *world; /* NULL: the real one */
     const char *

@@ -26,6 +26,7 @@ struct plim_collector {
     struct plim_collect_options options;
     struct plim_sampler *sampler;
     void *self[PLIM_OBSERVERS_MAX]; /* of each observer of the table; NULL: nothing to do */
+    uint64_t script_ns;             /* of a file of samples: the latest time in it so far */
     struct plim_collect_stats stats;
 };
 
@@ -107,6 +108,11 @@ enum plim_status plim_collector_take(struct plim_collector *c, struct plim_obser
     plim_observation_reset(out);
     PLIM_TRY(plim_sampler_take(c->sampler, &out->sample, err));
     out->mono_ns = clock_ns(CLOCK_BOOTTIME);
+    if (c->options.script != NULL && out->sample.time_ns != 0) {
+        /* Time is as the file says, and never goes back. */
+        c->script_ns = plim_max_u64(c->script_ns, out->sample.time_ns);
+        out->mono_ns = c->script_ns;
+    }
     c->stats.observers[0].took_ns = clock_ns(CLOCK_MONOTONIC) - before;
     c->stats.devices_hung = 0;
     plim_vec_foreach (d, &out->sample.devices) {

@@ -35,7 +35,10 @@ struct plim_collect_options {
 };
 
 /* X(NAME, function's name): observers in their order. */
-#define PLIM_OBSERVER_MAP(X) X(ENGINES, engines)
+#define PLIM_OBSERVER_MAP(X)                                                                       \
+    X(SESSIONS, sessions) /* what recorded processes show */                                       \
+    X(ENGINES, engines)                                                                            \
+    X(HAPPENED, happened) /* the last one: what differs from the observation before */
 
 struct plim_observer {
     const char *name; /* static; the label of its errors in metrics */

@@ -11,6 +11,7 @@ void plim_observation_fini(struct plim_observation *o)
     plim_sample_fini(&o->sample);
     plim_vec_fini(&o->allocators);
     plim_vec_fini(&o->owners);
+    plim_vec_fini(&o->notes);
     plim_vec_fini(&o->engines);
     plim_vec_fini(&o->happenings);
 }
@@ -19,7 +20,7 @@ void plim_observation_reset(struct plim_observation *o)
 {
     plim_sample_reset(&o->sample);
     o->mono_ns = 0;
-    o->allocators.n = o->owners.n = o->engines.n = o->happenings.n = 0;
+    o->allocators.n = o->owners.n = o->notes.n = o->engines.n = o->happenings.n = 0;
 }
 
 struct plim_use_books plim_observation_books(const struct plim_observation *o,

@@ -8,6 +8,7 @@
  *   sample      what drivers and /proc say (device/sample.h): devices, uses, processes
  *   allocator   what a framework's caching allocator in one process says of one device
  *   owner       what a recorded process holds on one device on somebody's behalf (plimsoll/event.h)
+ *   note        what a process says that it is working on: a request and its shape (docs/howto/attach.md)
  *   engine      what a serving engine says of itself at its /metrics
  *   component   bytes that an engine's log gave to one part: weights, KV cache, graphs ...
  *   happening   something that happened since the observation before: a start, an exit, an XID ...
@@ -133,6 +134,14 @@ struct plim_owner_now {
 #define PLIM_ENGINE_WORKERS 16
 
 /* One rank of one model that a server serves: a page may tell of several. */
+struct plim_note_now {
+    uint32_t pid;
+    uint64_t start_ticks;
+    uint64_t since_ns; /* since 1970 */
+    char
+        text[464]; /* one JSON object, {"request_id": ..., "shape": ...}; as the process wrote it */
+};
+
 struct plim_engine_now {
     enum plim_engine_kind kind;
     char name[64];   /* as configured, or host:port */
@@ -192,6 +201,7 @@ struct plim_observation {
     uint64_t mono_ns; /* CLOCK_BOOTTIME: for rates and slopes; sample.time_ns may step */
     PLIM_VEC(struct plim_allocator_now) allocators; /* order: pid, ordinal */
     PLIM_VEC(struct plim_owner_now) owners;         /* order: pid, ordinal, owner */
+    PLIM_VEC(struct plim_note_now) notes;           /* that hold; order: pid */
     PLIM_VEC(struct plim_engine_now) engines;       /* order: as configured */
     PLIM_VEC(struct plim_happening) happenings;     /* order: time */
 };
