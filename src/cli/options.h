@@ -44,6 +44,7 @@
       "record every call that moves device memory, with its caller")                               \
     X(plan, "MODEL -- ENGINE_FLAGS", 0, PLIM_VERB_ANY_ARGS, 0,                                     \
       "say whether an engine will serve a model on a card, and what it will report")               \
+    X(status, "", 0, 0, 0, "say once what holds the device memory of this machine")                \
     X(watch, "", 0, 0, 0, "watch all device memory of this machine, and say what goes wrong")      \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
@@ -396,6 +397,10 @@
     X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \
     X(S, example_settings, FLAG, "example-settings", 0, NULL, NULL,                                \
       "only print a settings file with every key and its meaning")
+
+#define PLIM_OPTIONS_status(X, S)                                                                  \
+    PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|json|prometheus|openmetrics")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

@@ -97,5 +97,14 @@ void plim_status_json(struct plim_buf *out, const struct plim_state *state, bool
 void plim_finding_json(struct plim_jsonw *w, const struct plim_finding *finding);
 void plim_happening_json(struct plim_jsonw *w, const struct plim_happening *happening);
 const char *plim_happening_text(enum plim_happening_kind kind);
+struct plim_status_style {
+    bool color;     /* ANSI colours */
+    unsigned width; /* columns */
+};
+
+/** plim_status_view() - the same for a terminal: devices with a ledger bar each, their processes,
+ * engines, findings. Text of others is shown without control characters. */
+void plim_status_view(struct plim_buf *out, const struct plim_state *state,
+                      const struct plim_status_style *style);
 
 #endif

@@ -145,6 +145,16 @@ static void owner(struct plim_jsonw *w, const struct plim_owner_now *o)
     plim_jsonw_end(w);
 }
 
+static void note(struct plim_jsonw *w, const struct plim_note_now *n)
+{
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "pid", n->pid);
+    plim_jsonw_kv_u64(w, "start_ticks", n->start_ticks);
+    plim_jsonw_kv_u64(w, "since_ns", n->since_ns);
+    plim_jsonw_kv_text(w, "text", n->text);
+    plim_jsonw_end(w);
+}
+
 static void engine(struct plim_jsonw *w, const struct plim_engine_now *e)
 {
     static const char *const kinds[] = {
@@ -329,6 +339,7 @@ void plim_status_json(struct plim_buf *out, const struct plim_state *s, bool com
     plim_jsonw_end(&w);
     LIST(&w, "allocators", &now->allocators, allocator);
     LIST(&w, "owners", &now->owners, owner);
+    LIST(&w, "notes", &now->notes, note);
     LIST(&w, "engines", &now->engines, engine);
     LIST(&w, "happenings", &now->happenings, plim_happening_json);
     plim_jsonw_key(&w, "findings");
