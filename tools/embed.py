@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turn the style sheet and the scripts of web/ into one C file, with the hashes that the page's policy needs.
 
-    tools/embed.py OUT.c STYLE.css SCRIPT.js ...
+    tools/embed.py OUT.c SYMBOL FILE ...
 
-The scripts are joined in the order given. Bytes are checked to be ASCII or UTF-8 and not to contain "</script" or
+SYMBOL is the struct plim_web_assets that is made. Style sheets (.css) and scripts are joined in the order given. Bytes are checked to be ASCII or UTF-8 and not to contain "</script" or
 "</style", which would end the element that they are put into.
 """
 
@@ -36,13 +36,15 @@ def read(paths):
 
 
 def main(argv):
-    out, style, script = argv[1], read(argv[2:3]), read(argv[3:])
+    out, symbol, files = argv[1], argv[2], argv[3:]
+    style = read([f for f in files if f.endswith(".css")])
+    script = read([f for f in files if not f.endswith(".css")])
     pathlib.Path(out).write_text("\n".join([
         "/* Written by tools/embed.py from web/; do not edit. */",
         '#include "report/web_assets.h"',
         c_array("style", style),
         c_array("script", script),
-        "const struct plim_web_assets plim__web_assets = {",
+        f"const struct plim_web_assets {symbol} = {{",
         "    {(const char *)style, sizeof(style)},",
         "    {(const char *)script, sizeof(script)},",
         f'    "{digest(style)}",',

@@ -54,13 +54,16 @@
     setTimeout(() => { button.textContent = 'Copy as CSV'; }, 1500);
   }
 
+  /** Copy a table as CSV and say so on the button. */
+  Plim.copyTable = (button, table) => copy(button, Plim.csv(table));
+
   /** Make a table sortable by its heads, with a button that copies it. */
   Plim.sortable = function (table) {
     [...table.tHead.rows[0].cells].forEach((header, column) => {
       const text = header.textContent;
       Plim.fill(header, Plim.el('button', { type: 'button', class: 'sort', onclick: () => sortBy(table, column, header) }, text));
     });
-    const button = Plim.el('button', { type: 'button', class: 'copy', onclick: () => copy(button, Plim.csv(table)) }, 'Copy as CSV');
+    const button = Plim.el('button', { type: 'button', class: 'copy', onclick: () => Plim.copyTable(button, table) }, 'Copy as CSV');
     const wide = table.closest('.wide') || table;
     const above = wide.previousElementSibling || wide; /* the button stands beside the line above the table */
     above.parentNode.insertBefore(button, above);

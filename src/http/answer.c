@@ -203,7 +203,9 @@ struct plim__made plim__answer_make(struct plim__exchange *ex)
     struct plim_err err = {0};
     enum plim_status st = ex->route->handle(ex->http->options.self, &ex->request, &answer, &err);
     struct plim__made made =
-        st == PLIM_OK ? from_answer(ex, &answer) : failure((unsigned)plim_status_http(st), &err);
+        st == PLIM_OK
+            ? from_answer(ex, &answer)
+            : failure(answer.code >= 400 ? answer.code : (unsigned)plim_status_http(st), &err);
     plim_buf_fini(&answer.text);
     plim_http_body_unref(answer.body);
     if (answer.fd >= 0) {

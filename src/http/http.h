@@ -90,7 +90,7 @@ const char *plim_http_header(const struct plim_http_request *request, const char
 
 /* What a handler fills; one of text, body, file, channel. The server owns what is put here. */
 struct plim_http_answer {
-    unsigned code;                     /* 0: 200 */
+    unsigned code;                     /* 0: 200, or what the failure's status says */
     const char *type;                  /* of text and file; NULL: application/json */
     const char *csp;                   /* of text and file; NULL: nothing allowed */
     struct plim_buf text;              /* an answer for this request only */

@@ -107,4 +107,7 @@ struct plim_status_style {
 void plim_status_view(struct plim_buf *out, const struct plim_state *state,
                       const struct plim_status_style *style);
 
+/** plim_findings_json() - {"schema": "plimsoll.findings/1"}: time, host and findings of it alone. */
+void plim_findings_json(struct plim_buf *out, const struct plim_state *state, bool compact);
+
 #endif

@@ -312,6 +312,28 @@ static void monitor(struct plim_jsonw *w, const struct plim_state *s)
         plim_jsonw_end(w);                                                                         \
     } while (0)
 
+static void findings(struct plim_jsonw *w, const struct plim_state *s)
+{
+    plim_jsonw_key(w, "findings");
+    plim_jsonw_array(w);
+    for (size_t i = 0; i < s->n_findings; i++) {
+        plim_finding_json(w, &s->findings[i]);
+    }
+    plim_jsonw_end(w);
+}
+
+void plim_findings_json(struct plim_buf *out, const struct plim_state *s, bool compact)
+{
+    struct plim_jsonw w;
+    plim_jsonw_init(&w, out, compact);
+    plim_jsonw_object(&w);
+    plim_jsonw_kv_text(&w, "schema", "plimsoll.findings/1");
+    plim_jsonw_kv_u64(&w, "time_ns", s->now->sample.time_ns);
+    text(&w, "host", s->host);
+    findings(&w, s);
+    plim_jsonw_end(&w);
+}
+
 void plim_status_json(struct plim_buf *out, const struct plim_state *s, bool compact)
 {
     const struct plim_observation *now = s->now;
@@ -342,12 +364,7 @@ void plim_status_json(struct plim_buf *out, const struct plim_state *s, bool com
     LIST(&w, "notes", &now->notes, note);
     LIST(&w, "engines", &now->engines, engine);
     LIST(&w, "happenings", &now->happenings, plim_happening_json);
-    plim_jsonw_key(&w, "findings");
-    plim_jsonw_array(&w);
-    for (size_t i = 0; i < s->n_findings; i++) {
-        plim_finding_json(&w, &s->findings[i]);
-    }
-    plim_jsonw_end(&w);
+    findings(&w, s);
     monitor(&w, s);
     plim_jsonw_end(&w);
 }

@@ -47,6 +47,16 @@
     X(S, interval, DURATION, "interval", NULL, NULL, "1s", "time between samples")                 \
     X(S, listen, WORDS, "listen", NULL, NULL, "127.0.0.1:9754",                                    \
       "addresses to serve at: HOST:PORT, unix:PATH, none")                                         \
+    X(S, token_file, TEXT, "token-file", NULL, NULL, "/etc/plimsoll/token",                        \
+      "a file with the token that clients on other machines, and changes, need")                   \
+    X(S, token_always, FLAG, "token-always", NULL, "no", "yes",                                    \
+      "clients on this machine need it too: for machines with users that do not trust each other") \
+    X(S, certificate, TEXT, "certificate", NULL, NULL, "/etc/plimsoll/cert.pem",                   \
+      "serve by TLS: a PEM file with the certificate and those above it")                          \
+    X(S, key, TEXT, "key", NULL, NULL, "/etc/plimsoll/key.pem",                                    \
+      "a PEM file with the certificate's private key")                                             \
+    X(S, hosts, WORDS, "hosts", NULL, NULL, "gpu-7.internal",                                      \
+      "further names by which local clients may ask, besides localhost")                           \
     X(S, db, TEXT, "db", NULL, NULL, "/var/lib/plimsoll/history.db",                               \
       "the history; \"none\" keeps it in memory only")                                             \
     X(S, max_bytes, SIZE, "max-bytes", NULL, "1GiB", "4GiB",                                       \

@@ -21,6 +21,11 @@ static void status(struct plim_buf *out, const struct plim_state *state)
     plim_status_json(out, state, true);
 }
 
+static void findings(struct plim_buf *out, const struct plim_state *state)
+{
+    plim_findings_json(out, state, true);
+}
+
 static void metrics(struct plim_buf *out, const struct plim_state *state)
 {
     plim_metrics_write(out, state, PLIM_METRICS_TEXT);
@@ -32,6 +37,7 @@ static void open_metrics(struct plim_buf *out, const struct plim_state *state)
 }
 
 static const render renders[PLIM_WATCH_TEXTS] = {[PLIM_WATCH_TEXT_STATUS] = status,
+                                                 [PLIM_WATCH_TEXT_FINDINGS] = findings,
                                                  [PLIM_WATCH_TEXT_METRICS] = metrics,
                                                  [PLIM_WATCH_TEXT_OPENMETRICS] = open_metrics};
 

@@ -31,7 +31,10 @@
 #include <pthread.h>
 
 /* X(name): parts in the order of their turns. */
-#define PLIM_WATCH_PART_MAP(X) X(detect) X(keep)
+#define PLIM_WATCH_PART_MAP(X)                                                                     \
+    X(detect)                                                                                      \
+    X(keep)                                                                                        \
+    X(serve)
 
 struct plim_watch;
 
@@ -53,8 +56,9 @@ struct plim_watch_part {
 
 /* X(NAME): forms of the state. */
 #define PLIM_WATCH_TEXT_MAP(X)                                                                     \
-    X(STATUS)  /* "plimsoll.status/1", one line */                                                 \
-    X(METRICS) /* report/metrics.h, the text form */                                               \
+    X(STATUS)   /* "plimsoll.status/1", one line */                                                \
+    X(FINDINGS) /* "plimsoll.findings/1", one line */                                              \
+    X(METRICS)  /* report/metrics.h, the text form */                                              \
     X(OPENMETRICS)
 
 enum plim_watch_text_kind {

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_WATCH_SERVE_INT_H
+#define PLIM_WATCH_SERVE_INT_H
+
+/*
+ * Inside the part that serves: one table of routes (serve.c), handlers by subject in serve_*.c.
+ * docs/schema/watch-api.json describes them for clients.
+ *
+ * Handlers get struct plim__serve as `self`. Those of SLOW routes run on one thread, one after another,
+ * and may use what is marked "worker"; the others run on the listeners' threads and only read what
+ * has a lock of its own.
+ */
+
+#include "http/http.h"
+#include "watch/watch_int.h"
+
+/* The newest text of one form as a body that all clients share. */
+struct plim__serve_shared {
+    pthread_mutex_t lock;
+    struct plim_http_body *body; /* a handle, or NULL */
+    uint64_t step;               /* that it shows */
+};
+
+struct plim__serve_page {
+    const char *path; /* "/", "/dashboard.js" ... static */
+    struct plim_http_body *body;
+};
+
+#define PLIM__SERVE_PAGES 3u
+
+struct plim__serve {
+    struct plim_watch *watch;
+    struct plim_http *http;
+    struct plim_http_channel *live;
+    struct plim__serve_shared shared[PLIM_WATCH_TEXTS];
+    struct plim__serve_page pages[PLIM__SERVE_PAGES];
+    bool told_failure; /* that the last event could not be made */
+};
+
+/* Handlers; the table of routes says of what. */
+#define PLIM__HANDLER(name)                                                                        \
+    enum plim_status plim__serve_##name(void *self, const struct plim_http_request *request,       \
+                                        struct plim_http_answer *answer, struct plim_err *err)
+
+/* serve_state.c */
+PLIM__HANDLER(metrics);
+PLIM__HANDLER(status);
+PLIM__HANDLER(live);
+PLIM__HANDLER(findings);
+PLIM__HANDLER(healthz);
+PLIM__HANDLER(readyz);
+
+/* serve_page.c */
+PLIM__HANDLER(page);
+PLIM_MUST_USE enum plim_status plim__serve_pages_open(struct plim__serve *serve,
+                                                      struct plim_err *err);
+void plim__serve_pages_close(struct plim__serve *serve);
+
+#endif
