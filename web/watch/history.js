@@ -379,8 +379,8 @@
           return;
         }
       }
-      c.layers = list.map(([name, label, colour], i) => ({ ...series[i], figure: name, label, colour: Plim.colours[colour] || colour }));
       c.stacked = figure.value === 'ledger';
+      c.layers = list.map(([name, label, colour], i) => ({ ...series[i], figure: name, live: liveName(name), label, colour: Plim.colours[colour] || colour }));
       const d = (Plim.live.status ? Plim.live.status.devices : []).find((x) => Plim.deviceKey(x) === s.key);
       c.top = d && s.kind === 'device' && (c.stacked || /^(used|free)_bytes$/.test(figure.value)) ? d.total_bytes || 0 : 0;
       c.marks = marks;
@@ -389,6 +389,12 @@
       about.textContent = s.own ? 'The monitor keeps no history: this is what the page has seen since it was opened.'
         : 'Steps of ' + Plim.seconds(step / 1e9) + (complete > from ? '; before ' + Plim.time(complete) + ' only coarser history is there' : '') + '. Times are in ' + Plim.zoneName() + '.';
       c.surface.redraw();
+    }
+
+    /** Name of a figure of the history in this page's own. */
+    function liveName(name) {
+      const part = Object.keys(Plim.HISTORY_PARTS).find((p) => Plim.HISTORY_PARTS[p] === name);
+      return part && c.stacked ? 'ledger.' + part : name;
     }
 
     const loadSoon = Plim.debounce(120, () => load());
@@ -420,7 +426,7 @@
     /** A point behind the last bin, from the newest state: the right edge moves without a question. */
     function append(s) {
       for (const l of c.layers) {
-        const p = seenSeries(s.kind, s.key, l.figure, NOW() - 1, NOW() + 1);
+        const p = seenSeries(s.kind, s.key, l.live, NOW() - 1e6, NOW() + 1e6); /* such times are exact to 256 ns */
         const last = l.time_ns.length ? l.time_ns[l.time_ns.length - 1] : 0;
         if (p.time_ns.length && p.time_ns[0] >= last + Math.min(l.step_ns, 30e9)) {
           for (const column of ['time_ns', 'min', 'mean', 'max']) { l[column].push(p[column][0]); }
@@ -446,9 +452,10 @@
         if (!follow || !now) { return; }
         c.from = s.time_ns - span;
         c.to = s.time_ns;
+        if (now.own) { load(); return; }
         append(now);
         c.surface.redraw();
-        if (Date.now() - asked > Math.max(15000, span / 1e6 / 400) && !now.own) { load(); }
+        if (Date.now() - asked > Math.max(15000, span / 1e6 / 400)) { load(); }
       },
     };
   };
