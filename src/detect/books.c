@@ -6,7 +6,9 @@
 
 #include <stdio.h>
 
-#define NOBODY UINT32_MAX /* a device that is not followed */
+#define NOBODY     UINT32_MAX /* a device that is not followed */
+#define PROCESS_NS (5 * PLIM_SECOND)
+#define DEVICE_NS  (10 * PLIM_MINUTE)
 
 /* FNV-1a, 64 bits. */
 static uint64_t hash_text(const char *z)
@@ -41,6 +43,28 @@ static uint64_t key_of(uint64_t device_key, uint32_t pid, uint64_t ticks)
     return key == PLIM_MAP_NO_KEY ? 0 : key;
 }
 
+uint64_t plim__subject_key(const struct plim_subject *subject)
+{
+    uint64_t device = key_of(hash_text(subject->device_uuid), 0, 0);
+    return subject->pid == 0 ? device : key_of(device, subject->pid, subject->start_ticks);
+}
+
+enum plim_status plim__subject_add(struct plim_detector *d, const struct plim_subject *subject,
+                                   uint64_t key, struct plim_err *err)
+{
+    struct plim_tracked fresh = {.subject = *subject,
+                                 .key = key,
+                                 .first_ns = d->now_ns,
+                                 .first_step = d->step,
+                                 .seen_ns = d->now_ns};
+    PLIM_TRY(plim_map_put(&d->index, key, d->subjects.n, err));
+    enum plim_status st = plim_vec_push(&d->subjects, err, fresh);
+    if (st != PLIM_OK) {
+        (void)plim_map_take(&d->index, key, NULL);
+    }
+    return st;
+}
+
 /* The subject, made when it is new; NULL when there are too many, or two with one key (never, in
  * practice). */
 static enum plim_status track(struct plim_detector *d, const struct plim_subject *subject,
@@ -57,14 +81,7 @@ static enum plim_status track(struct plim_detector *d, const struct plim_subject
         d->untracked++;
         return PLIM_OK;
     }
-    struct plim_tracked fresh = {
-        .subject = *subject, .key = key, .first_ns = d->now_ns, .first_time_ns = d->time_ns};
-    PLIM_TRY(plim_map_put(&d->index, key, d->subjects.n, err));
-    enum plim_status st = plim_vec_push(&d->subjects, err, fresh);
-    if (st != PLIM_OK) {
-        (void)plim_map_take(&d->index, key, NULL);
-        return st;
-    }
+    PLIM_TRY(plim__subject_add(d, subject, key, err));
     *out = &d->subjects.items[d->subjects.n - 1];
     return PLIM_OK;
 }
@@ -91,12 +108,26 @@ static void drop(struct plim_tracked *t)
     }
 }
 
-/* Forget subjects that were not seen in this step. */
+/* How long a subject may be out of sight: a process that a working device no longer lists is gone; a
+ * device that is not listed may come back with its driver, and its processes with it. */
+static bool gone(const struct plim_detector *d, const struct plim_tracked *t)
+{
+    const struct plim_tracked *on = plim__device_of(d, t->subject.device);
+    bool told = t->subject.pid != 0 && on != NULL && on->books_valid &&
+                strcmp(on->subject.device_uuid, t->subject.device_uuid) == 0;
+    return d->now_ns - t->seen_ns > (told ? PROCESS_NS : DEVICE_NS);
+}
+
+/* Forget subjects that have been out of sight for too long. */
 static void forget(struct plim_detector *d)
 {
     for (size_t i = d->subjects.n; i-- > 0;) {
         struct plim_tracked *t = &d->subjects.items[i];
-        if (t->seen_step == d->step) {
+        if (plim__seen(d, t)) {
+            t->seen_ns = d->now_ns;
+            continue;
+        }
+        if (!gone(d, t)) {
             continue;
         }
         plim__findings_end(d, t,
@@ -108,7 +139,7 @@ static void forget(struct plim_detector *d)
         if (t != last) {
             *t = *last;
             *plim_map_get(&d->index, t->key) = i;
-            if (t->subject.pid == 0) {
+            if (t->subject.pid == 0 && plim__seen(d, t)) {
                 d->devices.items[t->subject.device] = (uint32_t)i;
             }
         }
@@ -198,6 +229,7 @@ static enum plim_status take_uses(struct plim_detector *d, const struct plim_obs
                 t->now.ppid = facts->ppid;
             }
             t->now.held_valid |= use->bytes_valid;
+            t->now.counted_valid = t->now.held_valid;
             t->now.held = plim_add_sat(t->now.held, use->bytes_valid ? use->bytes : 0);
         }
     }
@@ -237,6 +269,10 @@ static void take_allocator(struct plim_holding *h, const struct plim_allocator_n
         h->retries_valid = true;
         h->retries = plim_add_sat(h->retries, a->figure[PLIM_ALLOCATOR_RETRIES]);
     }
+    if (tells(a, PLIM_ALLOCATOR_OOMS)) {
+        h->ooms_valid = true;
+        h->ooms = plim_add_sat(h->ooms, a->figure[PLIM_ALLOCATOR_OOMS]);
+    }
 }
 
 static enum plim_status take_allocators(struct plim_detector *d, const struct plim_observation *o,
@@ -256,7 +292,8 @@ static enum plim_status take_allocators(struct plim_detector *d, const struct pl
     return PLIM_OK;
 }
 
-/* Requests of the engine that runs in this process or started it, or else how busy the device is. */
+/* Requests of the engine that runs in this process or started it, or else how busy the device is; and
+ * whether that engine sleeps. */
 static void take_load(struct plim_tracked *t, const struct plim_observation *o)
 {
     const struct plim_device_sample *s = &o->sample.devices.items[t->subject.device];
@@ -271,6 +308,8 @@ static void take_load(struct plim_tracked *t, const struct plim_observation *o)
             t->now.load += e->figure[PLIM_ENGINE_FIGURE_RUNNING];
             t->now.served = true;
         }
+        t->now.asleep |= mine && (e->valid >> PLIM_ENGINE_FIGURE_ASLEEP & 1) != 0 &&
+                         e->figure[PLIM_ENGINE_FIGURE_ASLEEP] > 0;
     }
 }
 
@@ -312,8 +351,10 @@ enum plim_status plim__books(struct plim_detector *d, const struct plim_observat
     PLIM_TRY(take_allocators(d, o, err));
     forget(d);
     plim_vec_foreach (t, &d->subjects) {
-        take_load(t, o);
-        if (t->subject.pid != 0) {
+        if (plim__seen(d, t)) {
+            take_load(t, o);
+        }
+        if (plim__seen(d, t) && t->subject.pid != 0) {
             finish_process(d, t);
         }
     }

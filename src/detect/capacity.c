@@ -7,7 +7,20 @@
 
 #include <stdio.h>
 
+#define STILL   0.01 /* of total */
 #define RELEASE 0.02 /* of total: so far below the threshold it must fall to be over */
+
+/* A server that took its pool at start fills a device and stays so: its use has hardly moved for an
+ * hour. */
+static bool still(const struct plim_tracked *t)
+{
+    const struct plim_growing *g = t->growing[PLIM_FOLLOWED_USED];
+    if (g == NULL || plim_series_age(&g->series, PLIM_SCALE_MINUTES) < 3600) {
+        return false;
+    }
+    double floor = plim__growing_floor(g);
+    return floor >= 0 && plim__growing_peak(g, 0, 3600) - floor < STILL * (double)t->total;
+}
 
 enum plim_status plim__rule_capacity(struct plim_detector *d, struct plim_tracked *t,
                                      struct plim_err *err)
@@ -18,6 +31,7 @@ enum plim_status plim__rule_capacity(struct plim_detector *d, struct plim_tracke
         double ratio = 1 - (double)t->free / (double)t->total;
         if (ratio >= d->options.capacity_ratio) {
             c.state = PLIM_CLAIM_HOLDS;
+            c.severity = still(t) ? PLIM_SEVERITY_NOTICE : PLIM_SEVERITY_WARNING;
         } else if (ratio < d->options.capacity_ratio - RELEASE) {
             c.state = PLIM_CLAIM_CLEAR;
         }

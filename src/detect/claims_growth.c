@@ -26,6 +26,8 @@
 #define FOREVER       (3650 * 86400.0) /* seconds: no estimate is longer */
 #define CACHE_HOURS   3.0  /* growth that has lasted so long is likelier a leak than a cache */
 #define MATTERS       0.05 /* of the reserved bytes: less stranded is no concern */
+#define MUCH          0.15 /* of the reserved bytes, stranded when requests are retried */
+#define CACHE_SHARE   0.01 /* of the device: a cache that grows by less is no news */
 #define SOON          (2 * 3600.0) /* seconds: a leak that is worth a warning however new it is */
 #define AT_ONCE       (30 * 60.0)  /* seconds: critical */
 
@@ -206,8 +208,9 @@ static void grade(const struct plim_detector *d, const struct plim_growing *g,
 struct growth_claim {
     enum plim_followed which;
     enum plim_finding_class class;
-    enum plim_growth_state least; /* state that makes it hold */
-    bool explained;               /* another figure tells it better */
+    enum plim_growth_state least;     /* state that makes it hold */
+    bool explained;                   /* another figure tells it better */
+    const struct plim_claim *besides; /* holds where the growth does not; NULL: nothing */
 };
 
 static void next_step(const struct plim_tracked *t, const struct growth_claim *gc,
@@ -242,6 +245,12 @@ static void next_step(const struct plim_tracked *t, const struct growth_claim *g
     }
 }
 
+static double total_of(const struct plim_detector *d, const struct plim_tracked *t)
+{
+    const struct plim_tracked *on = plim__device_of(d, t->subject.device);
+    return on != NULL && on->books_valid ? (double)on->total : 0;
+}
+
 /* The claim that a figure grows. It ends when the figure has stopped, not when the growth is merely no
  * longer certain. */
 static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
@@ -252,17 +261,23 @@ static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
     const struct plim_window *w = plim__growing_best(g);
     bool active = t->standing[gc->class].id != 0;
     bool cache = gc->class == PLIM_FINDING_CACHE_GROWTH;
-    if (w->state >= gc->least && !gc->explained) {
+    bool large = !cache || (double)w->grown >= CACHE_SHARE * total_of(d, t);
+    if (w->state >= gc->least && large && !gc->explained) {
         c.state = PLIM_CLAIM_HOLDS;
         c.began_ns = g->grows_ns;
         c.bytes = (uint64_t)fmax(plim__growing_floor(g) - g->base, 0);
         estimate(d, t, gc->which, &c);
         grade(d, g, gc->which, &c);
-        c.severity = cache ? PLIM_SEVERITY_NOTICE : c.severity;
+        if (cache) {
+            c.severity = PLIM_SEVERITY_NOTICE;
+            c.seconds_left.valid = false; /* it stops before that */
+        }
         say_growth(d, t, gc->which, cache ? "Its cache grows" : words[gc->which].called, &c);
         next_step(t, gc, &c);
         g->slope = (double)w->slope;
         g->window = (double)w->seconds;
+    } else if (gc->besides != NULL) {
+        c = *gc->besides;
     } else if (gc->explained || !active || plim__growing_stopped(g, g->slope, g->window)) {
         c.state = PLIM_CLAIM_CLEAR;
         plim__finding_say(c.evidence, sizeof(c.evidence),
@@ -270,7 +285,7 @@ static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
                                         : "It no longer grows.");
     }
     PLIM_TRY(plim__claim(d, t, gc->class, &c, err));
-    if (active && t->standing[gc->class].id == 0 && !gc->explained) {
+    if (active && t->standing[gc->class].id == 0 && !gc->explained && gc->besides == NULL) {
         plim__growing_ended(g);
     }
     g->held = t->standing[gc->class].id != 0;
@@ -279,6 +294,36 @@ static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
 
 /* ---- processes and devices ---- */
 
+/* Stranded bytes that grow while the process reserves more; or many of them, while requests are served
+ * only after the cache was emptied. */
+static enum plim_status claim_fragmentation(struct plim_detector *d, struct plim_tracked *t,
+                                            bool held, struct plim_err *err)
+{
+    struct plim_growing *g = t->growing[PLIM_FOLLOWED_STRANDED];
+    double floor = plim__growing_floor(g), reserved = (double)t->now.reserved;
+    struct plim_claim retried = {
+        .state = PLIM_CLAIM_HOLDS, .severity = PLIM_SEVERITY_WARNING, .confidence = 0.85};
+    struct growth_claim gc = {PLIM_FOLLOWED_STRANDED, PLIM_FINDING_FRAGMENTATION,
+                              PLIM_GROWTH_STEADY, !held || floor < MATTERS * reserved, NULL};
+    char bytes[PLIM_BYTES_TEXT], name[64];
+    if (t->retry_ns != 0 && d->now_ns - t->retry_ns < PLIM_HOUR && floor > MUCH * reserved) {
+        who(t, name);
+        retried.bytes = (uint64_t)floor;
+        (void)snprintf(retried.summary, sizeof(retried.summary),
+                       "%s: %.0f %% of what it reserved is stranded, and requests wait for the "
+                       "cache to be emptied.",
+                       name, 100 * floor / reserved);
+        plim__finding_say(
+            retried.evidence, sizeof(retried.evidence),
+            "At least %s were stranded at every moment of the last ten minutes; the newest "
+            "retry was %.0f min ago.",
+            plim_bytes_format(bytes, retried.bytes), (double)(d->now_ns - t->retry_ns) / 6e10);
+        next_step(t, &gc, &retried);
+        gc.besides = &retried;
+    }
+    return claim(d, t, &gc, err);
+}
+
 static enum plim_status claim_process(struct plim_detector *d, struct plim_tracked *t,
                                       struct plim_err *err)
 {
@@ -286,21 +331,17 @@ static enum plim_status claim_process(struct plim_detector *d, struct plim_track
     enum plim_followed main = allocator ? PLIM_FOLLOWED_LIVE : PLIM_FOLLOWED_HELD;
     bool held = state_of(t, PLIM_FOLLOWED_HELD) >= PLIM_GROWTH_SLOWING;
     bool leak, told;
-    PLIM_TRY(claim(d, t, &(struct growth_claim){main, PLIM_FINDING_LEAK, PLIM_GROWTH_STEADY, false},
+    PLIM_TRY(claim(d, t,
+                   &(struct growth_claim){main, PLIM_FINDING_LEAK, PLIM_GROWTH_STEADY, false, NULL},
                    err));
     leak = t->standing[PLIM_FINDING_LEAK].id != 0;
     if (t->growing[PLIM_FOLLOWED_STRANDED] != NULL) {
-        bool little = plim__growing_floor(t->growing[PLIM_FOLLOWED_STRANDED]) <
-                      MATTERS * (double)t->now.reserved;
-        PLIM_TRY(claim(d, t,
-                       &(struct growth_claim){PLIM_FOLLOWED_STRANDED, PLIM_FINDING_FRAGMENTATION,
-                                              PLIM_GROWTH_STEADY, !held || little},
-                       err));
+        PLIM_TRY(claim_fragmentation(d, t, held, err));
     }
     if (t->growing[PLIM_FOLLOWED_OUTSIDE] != NULL) {
         PLIM_TRY(claim(d, t,
                        &(struct growth_claim){PLIM_FOLLOWED_OUTSIDE, PLIM_FINDING_EXTERNAL,
-                                              PLIM_GROWTH_STEADY, false},
+                                              PLIM_GROWTH_STEADY, false, NULL},
                        err));
     }
     /* Of an allocator's process the cache grows when it holds more, and nothing tells for what. */
@@ -311,7 +352,7 @@ static enum plim_status claim_process(struct plim_detector *d, struct plim_track
            (!allocator && state_of(t, main) == PLIM_GROWTH_STEADY);
     return claim(d, t,
                  &(struct growth_claim){PLIM_FOLLOWED_HELD, PLIM_FINDING_CACHE_GROWTH,
-                                        PLIM_GROWTH_SLOWING, told},
+                                        PLIM_GROWTH_SLOWING, told, NULL},
                  err);
 }
 
@@ -322,6 +363,11 @@ static enum plim_status process(struct plim_detector *d, struct plim_tracked *t,
     const struct plim_holding *h = &t->now;
     if (!h->held_valid || !settled(d, t)) {
         return PLIM_OK;
+    }
+    if (h->retries_valid) {
+        t->retry_ns = t->retries_valid && h->retries > t->retries ? d->now_ns : t->retry_ns;
+        t->retries = h->retries;
+        t->retries_valid = true;
     }
     PLIM_TRY(follow(d, t, PLIM_FOLLOWED_HELD, h->held, &closed, err));
     if (h->live_valid) {
@@ -342,7 +388,7 @@ static double others_growth(const struct plim_detector *d, const struct plim_tra
     double sum = 0;
     plim_vec_foreach (t, &d->subjects) {
         const struct plim_growing *g = t->growing[PLIM_FOLLOWED_HELD];
-        if (t->subject.pid != 0 && t->subject.pid != on->largest.pid &&
+        if (t->subject.pid != 0 && plim__seen(d, t) && t->subject.pid != on->largest.pid &&
             t->subject.device == on->subject.device && g != NULL &&
             state_of(t, PLIM_FOLLOWED_HELD) >= PLIM_GROWTH_SLOWING) {
             sum += (double)plim__growing_best(g)->slope;
@@ -367,13 +413,13 @@ static enum plim_status device(struct plim_detector *d, struct plim_tracked *t,
     if (t->largest.users == 0) {
         return claim(d, t,
                      &(struct growth_claim){PLIM_FOLLOWED_USED, PLIM_FINDING_LEAK,
-                                            PLIM_GROWTH_STEADY, false},
+                                            PLIM_GROWTH_STEADY, false, NULL},
                      err);
     }
     double slope = (double)plim__growing_best(t->growing[PLIM_FOLLOWED_OTHERS])->slope;
     return claim(d, t,
                  &(struct growth_claim){PLIM_FOLLOWED_OTHERS, PLIM_FINDING_EXTERNAL,
-                                        PLIM_GROWTH_STEADY, others_growth(d, t) > slope / 2},
+                                        PLIM_GROWTH_STEADY, others_growth(d, t) > slope / 2, NULL},
                  err);
 }
 

@@ -75,11 +75,20 @@ enum plim_status plim_detector_step(struct plim_detector *d, const struct plim_o
                                     struct plim_err *err)
 {
     advance(d, o);
+    PLIM_TRY(plim__note_ooms(d, o, err));
     PLIM_TRY(plim__books(d, o, err));
     plim_vec_foreach (t, &d->subjects) {
+        if (!plim__seen(d, t)) {
+            continue;
+        }
         if (t->subject.pid == 0) {
             PLIM_TRY(plim__rule_trouble(d, t, o, err));
             PLIM_TRY(plim__rule_capacity(d, t, err));
+            PLIM_TRY(plim__rule_cluster(d, t, err));
+        } else {
+            plim__count_ooms(d, t);
+            PLIM_TRY(plim__rule_ooms(d, t, err));
+            PLIM_TRY(plim__rule_conditions(d, t, err));
         }
         PLIM_TRY(plim__rule_growth(d, t, err));
     }

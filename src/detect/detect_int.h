@@ -68,11 +68,31 @@ enum plim_followed {
     PLIM_FOLLOWED
 };
 
+/* X(field): what is kept of a subject when a detector is saved, besides its series and its findings. */
+#define PLIM_TRACKED_MAP(X)                                                                        \
+    X(first_ns)                                                                                    \
+    X(settled_ns)                                                                                  \
+    X(first_step)                                                                                  \
+    X(xids)                                                                                        \
+    X(uncorrected)                                                                                 \
+    X(trouble_ns)                                                                                  \
+    X(trouble_xid)                                                                                 \
+    X(trouble_count)                                                                               \
+    X(oom_ns)                                                                                      \
+    X(oom_bytes)                                                                                   \
+    X(ooms_told)                                                                                   \
+    X(retry_ns)                                                                                    \
+    X(sleeps)                                                                                      \
+    X(awake_most)                                                                                  \
+    X(first_residue)
+
 /* What a process holds on a device now. Its bit is set when a figure is known. */
 struct plim_holding {
     uint64_t held, live, reserved, stranded, outside; /* bytes; outside: held - reserved */
-    uint64_t retries;                                 /* so far */
-    bool held_valid, live_valid, stranded_valid, outside_valid, retries_valid;
+    uint64_t retries, ooms;                           /* so far */
+    bool held_valid, live_valid, stranded_valid, outside_valid, retries_valid, ooms_valid;
+    bool counted_valid; /* held is the driver's count */
+    bool asleep;        /* its engine says so */
     uint32_t ppid;
     double load; /* requests of its engine, or else the device's busy percent; < 0: unknown */
     bool served; /* load is an engine's */
@@ -89,14 +109,14 @@ struct plim_tracked {
     struct plim_subject subject;
     uint64_t key;
     uint64_t seen_step;                   /* number of the step in which it was seen last */
+    uint64_t seen_ns;                     /* awake time of that step */
     uint64_t first_ns;                    /* awake time of its first observation */
-    uint64_t first_time_ns;               /* the same since 1970 */
     uint64_t total, used, free, reserved; /* of a device: newest figures */
     bool books_valid;                     /* they are known */
     uint64_t xids, uncorrected;           /* of a device: counters when last looked at */
     bool counters_valid;
     uint64_t trouble_ns;         /* awake time of the newest trouble, 0: none */
-    uint32_t trouble_xid;        /* number of the newest Xid, 0: none */
+    uint64_t trouble_xid;        /* number of the newest Xid, 0: none */
     uint64_t trouble_count;      /* Xids and uncorrected errors since the trouble began */
     bool trouble_errors;         /* uncorrected errors were among them */
     struct plim_holding now;     /* of a process */
@@ -104,9 +124,35 @@ struct plim_tracked {
     uint64_t minute;             /* of awake time, that `recent` was last filled in */
     float recent[11];            /* what it held in the last minutes; newest first */
     struct plim_largest largest; /* of a device */
+    uint64_t first_step;         /* number of the step in which it was seen first */
+    uint64_t oom_ns,
+        oom_bytes;      /* the newest failure: awake time, 0 none; bytes asked for, 0 unknown */
+    uint64_t ooms;      /* its allocator's counter, when ooms_valid */
+    uint64_t ooms_told; /* failures that were noted */
+    bool ooms_valid;
+    uint64_t retries;  /* its allocator's counter, when retries_valid */
+    uint64_t retry_ns; /* awake time of the newest retry seen, 0: none */
+    bool retries_valid;
+    uint64_t sleeps;          /* of its engine */
+    uint64_t asleep_ns;       /* awake time at which it fell asleep, 0: it is awake */
+    uint64_t awake_most;      /* bytes that it held awake, at most */
+    uint64_t first_residue;   /* bytes that it held a minute into its first sleep */
+    uint64_t compared_minute; /* of awake time, in which it was compared with its siblings last */
     struct plim_growing
         *growing[PLIM_FOLLOWED]; /* owned; NULL until there is something to follow */
     struct plim_standing standing[PLIM_FINDING_CLASSES];
+};
+
+#define PLIM_AGES     8u  /* failures of one program that are kept */
+#define PLIM_LINEAGES 64u /* programs */
+
+/* The lives of one program that ran out of memory, whatever their pid. */
+struct plim_lineage {
+    char name[16];         /* of the process, "" unused */
+    char device_uuid[96];  /* of the newest failure */
+    uint64_t newest_ns;    /* awake time of the newest failure */
+    uint32_t n, next;      /* ages kept; where the next goes */
+    float ages[PLIM_AGES]; /* seconds that it had lived */
 };
 
 struct plim_detector {
@@ -124,6 +170,7 @@ struct plim_detector {
     char deployed[64];          /* what was said of it */
     PLIM_VEC(struct plim_finding) findings;
     bool unsorted;
+    struct plim_lineage lineages[PLIM_LINEAGES];
     uint64_t untracked; /* subjects that were one too many */
 };
 
@@ -148,6 +195,18 @@ PLIM_MUST_USE enum plim_status plim__books(struct plim_detector *d,
 
 void plim__books_free(struct plim_detector *d);
 
+/** plim__subject_key() - of the map of subjects; plim__subject_add() - a subject that is not there yet. */
+uint64_t plim__subject_key(const struct plim_subject *subject);
+PLIM_MUST_USE enum plim_status plim__subject_add(struct plim_detector *d,
+                                                 const struct plim_subject *subject, uint64_t key,
+                                                 struct plim_err *err);
+
+/** plim__seen() - whether the subject is in the newest observation. */
+static inline bool plim__seen(const struct plim_detector *d, const struct plim_tracked *t)
+{
+    return t->seen_step == d->step;
+}
+
 /** plim__device_of() - the subject of a device of the newest observation, or NULL. */
 struct plim_tracked *plim__device_of(const struct plim_detector *d, uint32_t device);
 
@@ -158,6 +217,22 @@ PLIM_MUST_USE enum plim_status plim__rule_capacity(struct plim_detector *d, stru
 PLIM_MUST_USE enum plim_status plim__rule_trouble(struct plim_detector *d, struct plim_tracked *t,
                                                   const struct plim_observation *o,
                                                   struct plim_err *err);
+
+/** plim__note_ooms() - failures that an observation tells of; before its books, while a process that has
+ * just ended is still known. plim__count_ooms(): those that an allocator has counted. */
+PLIM_MUST_USE enum plim_status
+plim__note_ooms(struct plim_detector *d, const struct plim_observation *o, struct plim_err *err);
+void plim__count_ooms(struct plim_detector *d, struct plim_tracked *t);
+
+/** plim__rule_ooms() - of a process; plim__rule_cluster() - of a device: the ages at failure. */
+PLIM_MUST_USE enum plim_status plim__rule_ooms(struct plim_detector *d, struct plim_tracked *t,
+                                               struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim__rule_cluster(struct plim_detector *d, struct plim_tracked *t,
+                                                  struct plim_err *err);
+
+/** plim__rule_conditions() - spill, residue of sleep, difference from siblings: of a process. */
+PLIM_MUST_USE enum plim_status plim__rule_conditions(struct plim_detector *d,
+                                                     struct plim_tracked *t, struct plim_err *err);
 
 /** plim__rule_growth() - leak, cache growth, fragmentation that creeps, growth of others: once a
  * minute, for a process or a device. */

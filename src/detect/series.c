@@ -112,3 +112,27 @@ double plim_series_age(const struct plim_series *s, enum plim_scale scale)
     uint64_t whole = s->now / scales[scale].minutes * scales[scale].minutes;
     return s->began && whole > s->first ? 60.0 * (double)(whole - s->first) : 0;
 }
+
+unsigned plim_series_kept(enum plim_scale scale)
+{
+    return scales[scale].kept;
+}
+
+void plim_series_restore(struct plim_series *s, uint64_t first, uint64_t now)
+{
+    *s = (struct plim_series){.first = first, .now = now, .began = true};
+    for (int scale = 0; scale < PLIM_SCALES; scale++) {
+        for (unsigned i = 0; i < scales[scale].kept; i++) {
+            ring(s, (enum plim_scale)scale)[i] = (struct plim_bucket){-1, -1, -1, 0, -1};
+        }
+    }
+}
+
+void plim_series_set(struct plim_series *s, enum plim_scale scale, unsigned back,
+                     const struct plim_bucket *bucket)
+{
+    uint64_t open = s->now / scales[scale].minutes;
+    if (back < scales[scale].kept && open > back) {
+        ring(s, scale)[(open - 1 - back) % scales[scale].kept] = *bucket;
+    }
+}

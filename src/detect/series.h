@@ -66,6 +66,13 @@ bool plim_series_closed(const struct plim_series *s, enum plim_scale scale);
 /** plim_scale_seconds() - length of a bucket. */
 double plim_scale_seconds(enum plim_scale scale);
 
+/** plim_series_kept() - how many buckets of a scale are kept at most. plim_series_restore() - the series
+ * as it was when minute `now` began, with the buckets that plim_series_bucket() gave. */
+unsigned plim_series_kept(enum plim_scale scale);
+void plim_series_restore(struct plim_series *s, uint64_t first, uint64_t now);
+void plim_series_set(struct plim_series *s, enum plim_scale scale, unsigned back,
+                     const struct plim_bucket *bucket);
+
 /** plim_series_age() - awake seconds from its beginning to the end of the newest complete bucket. */
 double plim_series_age(const struct plim_series *s, enum plim_scale scale);
 

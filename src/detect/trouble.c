@@ -66,7 +66,7 @@ static void count(struct plim_detector *d, struct plim_tracked *t,
         t->trouble_count = plim_add_sat(t->trouble_count, new_xids + new_errors);
         t->trouble_errors |= new_errors > 0;
         if (new_xids > 0 && plim_has_figure(s, PLIM_FIGURE_LAST_XID)) {
-            t->trouble_xid = (uint32_t)s->figure[PLIM_FIGURE_LAST_XID];
+            t->trouble_xid = s->figure[PLIM_FIGURE_LAST_XID];
         }
     }
     t->xids = now_xids;
@@ -82,7 +82,7 @@ static void listen(struct plim_detector *d, struct plim_tracked *t,
         if (h->kind == PLIM_HAPPENED_XID && h->device == t->subject.device && !counted) {
             t->trouble_ns = d->now_ns;
             t->trouble_count = plim_add_sat(t->trouble_count, 1);
-            t->trouble_xid = (uint32_t)h->value;
+            t->trouble_xid = h->value;
         }
     }
 }
@@ -90,14 +90,14 @@ static void listen(struct plim_detector *d, struct plim_tracked *t,
 static void say_errors(struct plim_claim *c, const struct plim_tracked *t)
 {
     bool program;
-    const char *text = xid_text(t->trouble_xid, &program);
+    const char *text = xid_text((uint32_t)t->trouble_xid, &program);
     if (t->trouble_errors || t->trouble_xid == 0) {
         (void)snprintf(c->summary, sizeof(c->summary),
                        "Device %u had errors of its memory that could not be corrected.",
                        t->subject.device);
     } else {
         (void)snprintf(c->summary, sizeof(c->summary), "Device %u reported Xid %u: %s.",
-                       t->subject.device, t->trouble_xid, text);
+                       t->subject.device, (uint32_t)t->trouble_xid, text);
         c->severity = program ? PLIM_SEVERITY_NOTICE : PLIM_SEVERITY_CRITICAL;
     }
     plim__finding_say(c->evidence, sizeof(c->evidence), "%llu errors since it began%s.",

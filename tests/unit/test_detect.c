@@ -132,13 +132,16 @@ static void an_xid_of_the_device_is_critical_and_of_a_program_a_notice(void **st
     assert_int_equal(found(m, PLIM_FINDING_DEVICE).severity, PLIM_SEVERITY_NOTICE);
 }
 
-static void a_device_that_is_not_listed_any_more_ends_its_findings(void **state)
+static void findings_of_a_device_end_when_it_has_not_been_listed_for_ten_minutes(void **state)
 {
     struct made *m = *state;
     steps(m, 79 * GIB, 20);
     assert_true(found(m, PLIM_FINDING_CAPACITY).active);
     m->o.sample.devices.n = 0;
-    m->o.mono_ns += SECOND;
+    m->o.mono_ns += 9 * 60 * SECOND;
+    assert_ok(plim_detector_step(m->detector, &m->o, NULL));
+    assert_true(found(m, PLIM_FINDING_CAPACITY).active);
+    m->o.mono_ns += 2 * 60 * SECOND;
     assert_ok(plim_detector_step(m->detector, &m->o, NULL));
     assert_false(found(m, PLIM_FINDING_CAPACITY).active);
 }
@@ -159,7 +162,7 @@ int main(void)
         EACH(a_figure_that_trembles_about_the_threshold_makes_one_finding),
         EACH(a_lost_device_is_critical_and_its_return_ends_it),
         EACH(an_xid_of_the_device_is_critical_and_of_a_program_a_notice),
-        EACH(a_device_that_is_not_listed_any_more_ends_its_findings),
+        EACH(findings_of_a_device_end_when_it_has_not_been_listed_for_ten_minutes),
         EACH(every_class_and_severity_has_its_word),
     };
     return PLIM_RUN_TESTS("detect", tests);
