@@ -54,6 +54,11 @@ enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_wat
     if (opts->check_settings) {
         return check(cli, opts, err);
     }
+    if (opts->test_alert != NULL) {
+        PLIM_TRY(plim_watch_test_alert(&options, opts->test_alert, err));
+        plim_buf_printf(&cli->out, "%s: the sample alert was delivered\n", opts->test_alert);
+        return PLIM_OK;
+    }
     cli->sent = true;
     return plim_watch_run(&options, err);
 }

@@ -394,6 +394,8 @@
     X(S, no_discover, FLAG, "no-discover", 0, NULL, NULL,                                          \
       "do not look for engines on this machine's loopback")                                        \
     X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")        \
+    X(S, test_alert, TEXT, "test-alert", 0, "NAME", NULL,                                          \
+      "only send a sample alert to the receiver [notify NAME] of the settings file")               \
     X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \
     X(S, example_settings, FLAG, "example-settings", 0, NULL, NULL,                                \
       "only print a settings file with every key and its meaning")

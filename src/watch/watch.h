@@ -53,6 +53,11 @@ PLIM_MUST_USE enum plim_status plim_watch_run(const struct plim_watch_options *o
  * Errors: PLIM_E_NOINPUT; PLIM_E_USAGE with its line and a suggestion; PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim_watch_check(const char *path, struct plim_err *err);
 
+/** plim_watch_test_alert() - send a sample alert to the receiver [notify NAME] of the settings.
+ * Errors: as of check; PLIM_E_NOTFOUND no such receiver; PLIM_E_IO it was not delivered, and why. */
+PLIM_MUST_USE enum plim_status plim_watch_test_alert(const struct plim_watch_options *options,
+                                                     const char *name, struct plim_err *err);
+
 /** plim_watch_example() - a settings file with every key and its meaning. Failure is sticky in `out`. */
 void plim_watch_example(struct plim_buf *out);
 

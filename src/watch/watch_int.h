@@ -25,16 +25,14 @@
 #include "detect/detect.h"
 #include "observe/collect.h"
 #include "report/status.h"
+#include "watch/alert.h"
 #include "watch/config.h"
 #include "watch/watch.h"
 
 #include <pthread.h>
 
 /* X(name): parts in the order of their turns. */
-#define PLIM_WATCH_PART_MAP(X)                                                                     \
-    X(detect)                                                                                      \
-    X(keep)                                                                                        \
-    X(serve)
+#define PLIM_WATCH_PART_MAP(X) X(detect) X(keep) X(alerts) X(serve)
 
 struct plim_watch;
 
@@ -76,6 +74,7 @@ struct plim_watch_text {
 };
 
 struct plim_watch {
+    struct plim_alerts *alerts;               /* of the part `alerts`, or NULL */
     const struct plim_watch_options *options; /* as the command line said */
     struct plim_settings
         *settings; /* owned, never NULL while parts are open; the options win over them */
