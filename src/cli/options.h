@@ -46,6 +46,8 @@
       "say whether an engine will serve a model on a card, and what it will report")               \
     X(status, "", 0, 0, 0, "say once what holds the device memory of this machine")                \
     X(watch, "", 0, 0, 0, "watch all device memory of this machine, and say what goes wrong")      \
+    X(history, "[series|subjects|events|findings]", 0, 1, 0,                                       \
+      "show what a monitor kept: series by time, who was there, what happened")                    \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
     X(help, "[VERB]", 0, 1, 0, "describe the program, or one verb")                                \
     X(completion, "bash|zsh|fish", 1, 1, 0, "print the completion script of a shell")              \
@@ -403,6 +405,23 @@
 #define PLIM_OPTIONS_status(X, S)                                                                  \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|prometheus|openmetrics")
+
+#define PLIM_OPTIONS_history(X, S)                                                                 \
+    X(S, db, TEXT, "db", 0, "FILE", NULL, "the history (default: where plimsoll watch keeps it)")  \
+    X(S, since, TEXT, "since", 0, "TIME", NULL,                                                    \
+      "from there: 2026-01-31T12:00:00Z, 2026-01-31, @SECONDS, or 2h for two hours ago")           \
+    X(S, until, TEXT, "until", 0, "TIME", NULL, "to there (default: now)")                         \
+    X(S, last, DURATION, "last", 0, "TIME", NULL, "so long, to the end (default 1h)")              \
+    PLIM_OPTIONS_DEVICE(X, S)                                                                      \
+    X(S, process, LIST, "process", 0, "NAME", NULL,                                                \
+      "processes of this name (* and ?) or pid; may be repeated")                                  \
+    X(S, serving, LIST, "serving", 0, "NAME", NULL,                                                \
+      "serving engines of this name (* and ?); may be repeated")                                   \
+    X(S, figure, LIST, "figure", 0, "NAME", NULL,                                                  \
+      "figures of this name (* and ?); may be repeated (default: those that say most)")            \
+    X(S, step, DURATION, "step", 0, "TIME", NULL, "time of each bin (default: by --points)")       \
+    X(S, points, COUNT, "points", 0, "N", NULL, "most bins of a series (default 1000)")            \
+    PLIM_OPTIONS_OUTPUT(X, S, "text|csv|jsonl|json")
 
 #define PLIM_OPTIONS_doctor(X, S)                                                                  \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json")                                                         \

@@ -232,7 +232,14 @@ static enum plim_status extent(struct plim_store *store, struct plim__tail *tail
     int64_t end = tail->rows > 0 ? tail->last : store->level[0].done - 1;
     *first = begin - plim__shift_at(store, begin);
     *last = end - plim__shift_at(store, end);
-    *first = *first < *last ? *first : *last; /* the wall clock may have been set back */
+    for (size_t i = 1; i < store->eras.n; i++) { /* the wall clock may have been set back, or forth */
+        const struct plim__era *era = &store->eras.items[i];
+        if (era->start > begin && era->start <= end) {
+            int64_t before = era->start - 1 - era[-1].shift, after = era->start - era->shift;
+            *first = after < *first ? after : *first;
+            *last = before > *last ? before : *last;
+        }
+    }
     return PLIM_OK;
 }
 
@@ -264,8 +271,9 @@ static enum plim_status prepare(struct asked *a, bool *found, struct plim_err *e
     PLIM_TRY(extent(q->store, &q->tail, &first, &last, found, err));
     int64_t from = (int64_t)(a->query->from_ns / 1000000);
     int64_t to = a->query->to_ns != 0 ? (int64_t)((a->query->to_ns + 999999) / 1000000) : last + 1;
-    if (*found && a->query->from_ns == 0) {
-        from = first;
+    if (*found) {
+        from = from > first ? from : first;
+        to = to < last + 1 ? to : last + 1;
     }
     if (!*found || from >= to) {
         *found = false;

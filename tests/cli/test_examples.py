@@ -53,6 +53,13 @@ DROP = {"schema": "plimsoll.drop/1", "kind": "oom", "pid": 4711, "time_ns": 1795
         "versions": {"torch": "2.14.1+cu130"}, "environment": {"CUDA_VISIBLE_DEVICES": "0"},
         "argv": ["/usr/bin/python3", "serve.py", "--batch", "8", "--model", "/srv/models/private"]}
 
+# One look at one device, for a monitor without drivers.
+SAMPLE = {"schema": "plimsoll.sample/1", "time_ns": 1795982712000000000, "devices": [
+    {"vendor": "nvidia", "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-5dd5a1c5", "pci": "0000:41:00.0", "state": "ok",
+     "total_bytes": 85520809984, "used_bytes": 40265318400, "free_bytes": 44649807872, "reserved_bytes": 605683712}],
+    "uses": [{"device": 0, "pid": 4711, "kinds": ["compute"], "bytes": 40265318400}],
+    "processes": [{"pid": 4711, "ppid": 1, "start_ticks": 88123, "rss_bytes": 3221225472, "name": "python3"}]}
+
 MARKDOWN = ["README.md"] + sorted(str(p.relative_to(plimtest.ROOT)) for p in
                                   (plimtest.ROOT / "docs" / "howto").glob("*.md"))
 
@@ -131,6 +138,7 @@ def make_folder():
     drop.mkdir(parents=True)
     shutil.copy(EXAMPLE_FILES["oom.pickle"], drop / "snapshot.pickle")
     (drop / "facts.json").write_text(json.dumps(DROP), encoding="utf-8")
+    (pathlib.Path(folder.name) / "samples.jsonl").write_text(json.dumps(SAMPLE) + "\n", encoding="utf-8")
     shutil.copytree(finished(), pathlib.Path(folder.name) / "incident")
     return folder
 
