@@ -164,6 +164,12 @@ void plim_jsonw_bool(struct plim_jsonw *w, bool v)
     plim_buf_text(w->out, v ? "true" : "false");
 }
 
+void plim_jsonw_raw(struct plim_jsonw *w, struct plim_str json)
+{
+    before(w, false);
+    plim_buf_add(w->out, json);
+}
+
 void plim_jsonw_null(struct plim_jsonw *w)
 {
     before(w, false);

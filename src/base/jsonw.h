@@ -35,6 +35,8 @@ void plim_jsonw_real(struct plim_jsonw *w,
                      double v); /* shortest that reads back; not finite: null */
 void plim_jsonw_bool(struct plim_jsonw *w, bool v);
 void plim_jsonw_null(struct plim_jsonw *w);
+void plim_jsonw_raw(struct plim_jsonw *w,
+                    struct plim_str json); /* one value that is JSON already */
 
 /* Key and value in one call, for objects. */
 void plim_jsonw_kv_text(struct plim_jsonw *w, const char *key, const char *z);

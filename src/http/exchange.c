@@ -140,7 +140,7 @@ static enum MHD_Result answer(struct plim__exchange *ex)
     }
     ex->request.body = plim_buf_str(&ex->body);
     set_deadline(ex, PLIM__ANSWER_SECONDS);
-    if (ex->route->flags & PLIM_HTTP_SLOW) {
+    if (ex->route->flags & (PLIM_HTTP_SLOW | PLIM_HTTP_LONG)) {
         return plim__job_add(ex) ? MHD_YES
                                  : refuse(ex, MHD_HTTP_SERVICE_UNAVAILABLE,
                                           "too many requests wait", "try again in a second");

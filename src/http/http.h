@@ -27,7 +27,8 @@
  * come whole within `patience_s`, connections are limited in all and for each address. Secrets are
  * compared in constant time and written nowhere.
  * Threads: each listener has a thread, on which handlers run, so they must answer at once; handlers
- * of SLOW routes run one after another on one more thread. Publishing is for any thread.
+ * of SLOW routes run one after another on one more thread, those of LONG routes on another, which is
+ * there when such a route is. Publishing is for any thread.
  */
 
 #include "base/buf.h"
@@ -110,6 +111,7 @@ typedef enum plim_status (*plim_http_handler)(void *self, const struct plim_http
 #define PLIM_HTTP_OPEN    1u /* everybody may: it tells nothing about the machine */
 #define PLIM_HTTP_MUTATES 2u
 #define PLIM_HTTP_SLOW    4u /* may take longer than a millisecond */
+#define PLIM_HTTP_LONG    8u /* may take seconds: a program is run, another machine is asked */
 
 struct plim_http_route {
     const char *method; /* "GET" (answers HEAD too), "POST" */

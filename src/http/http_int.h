@@ -8,7 +8,7 @@
  *   listener    one address, one daemon of libmicrohttpd with its thread
  *   connection  its socket and until when it must have brought a whole request
  *   exchange    one request and its answer
- *   job         an exchange that waits for, or is on, the worker: its connection is suspended
+ *   job         an exchange that waits for, or is on, a worker: its connection is suspended
  *   reader      one answer that follows a channel; suspended while there is nothing new
  *
  * The lock guards the lists, the secrets and the readers' states. A connection is suspended under the
@@ -99,6 +99,21 @@ struct plim__exchange {
     struct plim__exchange *next; /* of the jobs */
 };
 
+enum plim__lane {
+    PLIM__LANE_SLOW, /* also ends the connections that are late */
+    PLIM__LANE_LONG,
+    PLIM__LANES
+};
+
+struct plim__worker {
+    struct plim_http *http;
+    enum plim__lane lane;
+    pthread_t thread;
+    bool runs;
+    struct plim__exchange *jobs, *current; /* waiting, oldest first; on it */
+    size_t n_jobs;                         /* that wait */
+};
+
 struct plim_http {
     struct plim_http_options options;
     PLIM_VEC(struct plim__listener) listeners;
@@ -106,11 +121,9 @@ struct plim_http {
     char cookie_name[20];
     pthread_mutex_t lock;
     pthread_cond_t changed; /* jobs, connections, stopping */
-    pthread_t worker;
-    bool has_worker, stopping;
+    struct plim__worker workers[PLIM__LANES];
+    bool stopping;
     struct plim__connection *connections;
-    struct plim__exchange *jobs, *current; /* waiting, oldest first; on the worker */
-    size_t n_jobs;
     struct plim__session sessions[PLIM__HTTP_SESSIONS];
     struct plim_http_channel *channel; /* that has had readers here, or NULL */
     _Atomic uint64_t counts[PLIM_HTTP_COUNTS];
@@ -118,6 +131,8 @@ struct plim_http {
 
 /* ---- server.c ---- */
 uint64_t plim__http_seconds(void); /* monotonic */
+/* Start a thread that takes no signals: those are for the program's loop. Returns an errno. */
+int plim__http_thread(pthread_t *thread, void *(*run)(void *), void *self);
 void plim__http_add(struct plim_http *http, enum plim_http_count count, int64_t by);
 
 /* ---- listen.c ---- */
@@ -145,9 +160,10 @@ void plim__on_completed(void *self, struct MHD_Connection *connection, void **st
 void plim__on_connection(void *self, struct MHD_Connection *connection, void **context,
                          enum MHD_ConnectionNotificationCode what);
 
-/* ---- work.c: the worker, which runs jobs and ends connections that are late ---- */
-void *plim__worker(void *http);
-/* Give the exchange to the worker and suspend its connection; false: too many wait. */
+/* ---- work.c: the workers, which run jobs and end connections that are late ---- */
+PLIM_MUST_USE enum plim_status plim__workers_start(struct plim_http *http, struct plim_err *err);
+void plim__workers_join(struct plim_http *http); /* `stopping` is set: they finish what waits */
+/* Give the exchange to its worker and suspend its connection; false: too many wait. */
 bool plim__job_add(struct plim__exchange *ex);
 /* Wait until no job of that daemon waits or runs. Under the lock. */
 void plim__jobs_drain(struct plim_http *http, const struct MHD_Daemon *daemon);

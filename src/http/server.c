@@ -71,12 +71,20 @@ static struct MHD_Daemon *new_daemon(struct plim__listener *l, int fd)
         (size_t)PLIM__HTTP_HEADERS, MHD_OPTION_ARRAY, l->tls ? tls : none, MHD_OPTION_END);
 }
 
-/* Threads of the server take no signals: those are for the program's loop. */
 static void block_signals(sigset_t *before)
 {
     sigset_t all;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+int plim__http_thread(pthread_t *thread, void *(*run)(void *), void *self)
+{
+    sigset_t before;
+    block_signals(&before);
+    int e = pthread_create(thread, NULL, run, self);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e;
 }
 
 static enum plim_status start_daemon(struct plim__listener *l, struct plim_err *err)
@@ -155,7 +163,6 @@ static enum plim_status open_listeners(struct plim_http *http, struct plim_err *
 static enum plim_status start_all(struct plim_http *http, struct plim_err *err)
 {
     unsigned char bytes[4];
-    sigset_t before;
     PLIM_TRY(plim__secrets_read(&http->options, &http->secrets, err));
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
         return plim__fail_errno(err, PLIM_E_OS, errno, "no random bytes");
@@ -164,13 +171,7 @@ static enum plim_status start_all(struct plim_http *http, struct plim_err *err)
     (void)snprintf(http->cookie_name, sizeof(http->cookie_name), "plimsoll_%02x%02x%02x%02x",
                    bytes[0], bytes[1], bytes[2], bytes[3]);
     PLIM_TRY(open_listeners(http, err));
-    block_signals(&before);
-    int e = pthread_create(&http->worker, NULL, plim__worker, http);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (e != 0) {
-        return plim__fail_errno(err, PLIM_E_OS, e, "cannot start a thread");
-    }
-    http->has_worker = true;
+    PLIM_TRY(plim__workers_start(http, err));
     plim_vec_foreach (l, &http->listeners) {
         PLIM_TRY(start_daemon(l, err));
     }
@@ -211,9 +212,7 @@ void plim_http_stop(struct plim_http *http)
     struct plim_http_channel *channel = http->channel;
     (void)pthread_cond_broadcast(&http->changed);
     (void)pthread_mutex_unlock(&http->lock);
-    if (http->has_worker) {
-        (void)pthread_join(http->worker, NULL); /* it finishes the jobs that wait */
-    }
+    plim__workers_join(http);
     if (channel) {
         plim__readers_end(channel, NULL);
     }

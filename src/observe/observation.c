@@ -6,6 +6,8 @@
 
 #include "base/num.h"
 
+#include <string.h>
+
 void plim_observation_fini(struct plim_observation *o)
 {
     plim_sample_fini(&o->sample);
@@ -27,13 +29,16 @@ struct plim_use_books plim_observation_books(const struct plim_observation *o,
                                              const struct plim_process_use *use)
 {
     struct plim_use_books b = {0};
-    uint64_t reserved = 0, allocated = 0, inside = 0, outside = 0;
+    uint64_t reserved = 0, allocated = 0, split = 0, inside = 0, outside = 0;
     bool allocator = false;
     plim_vec_foreach (a, &o->allocators) {
         if (a->pid == use->pid && a->device == use->device &&
             (a->valid >> PLIM_ALLOCATOR_RESERVED & 1) != 0) {
             reserved = plim_add_sat(reserved, a->figure[PLIM_ALLOCATOR_RESERVED]);
             allocated = plim_add_sat(allocated, a->figure[PLIM_ALLOCATOR_ALLOCATED]);
+            split = plim_add_sat(split, (a->valid >> PLIM_ALLOCATOR_INACTIVE_SPLIT & 1) != 0
+                                            ? a->figure[PLIM_ALLOCATOR_INACTIVE_SPLIT]
+                                            : 0);
             allocator = b.told = true;
         }
     }
@@ -51,10 +56,48 @@ struct plim_use_books plim_observation_books(const struct plim_observation *o,
     b.allocated = plim_min_u64(plim_min_u64(allocated, reserved), left);
     left -= b.allocated;
     b.slack = plim_min_u64(plim_sub_sat(reserved, allocated), left);
+    b.stranded = plim_min_u64(split, b.slack);
     left -= b.slack;
     b.outside = plim_min_u64(outside, left);
     b.unknown = left - b.outside;
     return b;
+}
+
+const char *plim_ledger_part_key(enum plim_ledger_part part)
+{
+    static const char *const keys[] = {
+#define PLIM__X(name, key) key,
+        PLIM_LEDGER_PART_MAP(PLIM__X)
+#undef PLIM__X
+    };
+    return keys[part];
+}
+
+bool plim_observation_ledger(const struct plim_observation *o, uint32_t device,
+                             uint64_t out[PLIM_LEDGER_PARTS])
+{
+    const struct plim_device_sample *d = &o->sample.devices.items[device];
+    uint64_t sum[PLIM_LEDGER_PARTS] = {0};
+    if (!plim_sample_unknown(&o->sample, device, &sum[PLIM_LEDGER_UNKNOWN]) ||
+        !plim_has_figure(d, PLIM_FIGURE_FREE)) {
+        return false;
+    }
+    sum[PLIM_LEDGER_FREE] = d->figure[PLIM_FIGURE_FREE];
+    sum[PLIM_LEDGER_RESERVED] =
+        plim_has_figure(d, PLIM_FIGURE_RESERVED) ? d->figure[PLIM_FIGURE_RESERVED] : 0;
+    plim_vec_foreach (use, &o->sample.uses) {
+        if (use->device != device) {
+            continue;
+        }
+        struct plim_use_books b = plim_observation_books(o, use);
+        sum[PLIM_LEDGER_LIVE] += b.told ? b.allocated : 0;
+        sum[PLIM_LEDGER_STRANDED] += b.stranded;
+        sum[PLIM_LEDGER_RELEASABLE] += b.slack - b.stranded;
+        sum[PLIM_LEDGER_OUTSIDE] += b.told ? b.outside + b.unknown : 0;
+        sum[PLIM_LEDGER_OTHERS] += b.told ? 0 : use->counted;
+    }
+    memcpy(out, sum, sizeof(sum));
+    return true;
 }
 
 static bool not_above(const struct plim_allocator_now *a, enum plim_allocator_figure low,

@@ -212,6 +212,7 @@ struct plim_use_books {
     bool told;          /* the process, or its recorder, tells anything of this device */
     uint64_t allocated; /* of its allocator: handed out */
     uint64_t slack;     /* of its allocator: reserved and not handed out */
+    uint64_t stranded;  /* of the slack: free pieces of segments that are in use */
     uint64_t outside;   /* recorded owners outside the allocator */
     uint64_t unknown;   /* the rest */
 };
@@ -220,6 +221,30 @@ struct plim_use_books {
  * driver counts is cut, the allocator's last: the two are not of quite the same moment. */
 struct plim_use_books plim_observation_books(const struct plim_observation *o,
                                              const struct plim_process_use *use);
+
+/* X(NAME, key): where each byte of a device is. */
+#define PLIM_LEDGER_PART_MAP(X)                                                                    \
+    X(LIVE, "live_bytes")             /* handed out by allocators */                               \
+    X(STRANDED, "stranded_bytes")     /* free pieces of segments that are in use */                \
+    X(RELEASABLE, "releasable_bytes") /* the rest of what allocators have */                       \
+    X(OUTSIDE, "outside_bytes")       /* of the same processes, outside their allocators */        \
+    X(OTHERS, "others_bytes")         /* of processes that tell nothing */                         \
+    X(UNKNOWN, "unknown_bytes")       /* of nobody who is listed */                                \
+    X(RESERVED, "reserved_bytes")     /* by driver and firmware */                                 \
+    X(FREE, "free_bytes")
+
+enum plim_ledger_part {
+#define PLIM__X(name, key) PLIM_LEDGER_##name,
+    PLIM_LEDGER_PART_MAP(PLIM__X)
+#undef PLIM__X
+    PLIM_LEDGER_PARTS
+};
+
+/** plim_observation_ledger() - the parts of a device's total; they add up to it. False: the driver does
+ * not tell what is used. Cost: O(uses x allocators). */
+bool plim_observation_ledger(const struct plim_observation *o, uint32_t device,
+                             uint64_t out[PLIM_LEDGER_PARTS]);
+const char *plim_ledger_part_key(enum plim_ledger_part part);
 
 void plim_observation_fini(struct plim_observation *o);
 

@@ -68,6 +68,15 @@ static void device(struct plim_jsonw *w, const struct plim_state *s, uint32_t in
     if (plim_sample_unknown(&s->now->sample, index, &unknown)) {
         plim_jsonw_kv_u64(w, "unknown_bytes", unknown);
     }
+    uint64_t parts[PLIM_LEDGER_PARTS];
+    if (plim_observation_ledger(s->now, index, parts)) {
+        plim_jsonw_key(w, "ledger");
+        plim_jsonw_object(w);
+        for (int i = 0; i < PLIM_LEDGER_PARTS; i++) {
+            plim_jsonw_kv_u64(w, plim_ledger_part_key((enum plim_ledger_part)i), parts[i]);
+        }
+        plim_jsonw_end(w);
+    }
     if (s->left != NULL) {
         estimate(w, "seconds_left", &s->left[index]);
     }

@@ -20,6 +20,7 @@
 #include "watch/watch_int.h"
 
 #include "base/map.h"
+#include "base/num.h"
 #include "base/scalar.h"
 
 #include <errno.h>
@@ -29,7 +30,12 @@
 
 /* X(NAME, name): figures that are not in a table of their own. */
 #define KEEP_FIGURE_MAP(X)                                                                         \
-    X(UNKNOWN, "unknown_bytes") /* of a device: used by nobody that is known */                    \
+    X(UNKNOWN, "unknown_bytes") /* these of a device: plim_observation_ledger() */                 \
+    X(LIVE, "live_bytes")                                                                          \
+    X(STRANDED, "stranded_bytes")                                                                  \
+    X(RELEASABLE, "releasable_bytes")                                                              \
+    X(OUTSIDE, "outside_bytes")                                                                    \
+    X(OTHERS, "others_bytes")                                                                      \
     X(LEFT, "seconds_left")     /* of a device: until it is full, by its trend */                  \
     X(PROCESS, "process_bytes") /* of a process on a device, as the driver counts */               \
     X(RSS, "resident_bytes")    /* of a process: host memory */                                    \
@@ -213,15 +219,21 @@ static enum plim_status keep_device(struct keep *k, const struct plim_watch *w, 
                                     struct plim_err *err)
 {
     const struct plim_device_sample *d = &w->now.sample.devices.items[device];
-    uint64_t unknown = 0;
+    static const uint8_t parts[][2] = {
+        {KEEP_UNKNOWN, PLIM_LEDGER_UNKNOWN},   {KEEP_LIVE, PLIM_LEDGER_LIVE},
+        {KEEP_STRANDED, PLIM_LEDGER_STRANDED}, {KEEP_RELEASABLE, PLIM_LEDGER_RELEASABLE},
+        {KEEP_OUTSIDE, PLIM_LEDGER_OUTSIDE},   {KEEP_OTHERS, PLIM_LEDGER_OTHERS},
+    };
+    uint64_t ledger[PLIM_LEDGER_PARTS];
     PLIM_TRY(device_subject(k, &w->now, device, err));
     for (unsigned f = 0; f < PLIM_FIGURE_COUNT; f++) {
         if (plim_has_figure(d, (enum plim_figure)f)) {
             PLIM_TRY(point(k, KEEP_DEVICE + f, (double)d->figure[f], err));
         }
     }
-    if (plim_sample_unknown(&w->now.sample, device, &unknown)) {
-        PLIM_TRY(point(k, KEEP_UNKNOWN, (double)unknown, err));
+    bool known = plim_observation_ledger(&w->now, device, ledger);
+    for (unsigned i = 0; known && i < PLIM_COUNT_OF(parts); i++) {
+        PLIM_TRY(point(k, parts[i][0], (double)ledger[parts[i][1]], err));
     }
     if (w->judged && device < w->left.n && w->left.items[device].valid) {
         PLIM_TRY(point(k, KEEP_LEFT, w->left.items[device].value, err));

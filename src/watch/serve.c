@@ -21,6 +21,9 @@ static const struct plim_http_route routes[] = {
     {"GET", "/api/v1/status", plim__serve_status, 0, 0},
     {"GET", "/api/v1/live", plim__serve_live, 0, 0},
     {"GET", "/api/v1/findings", plim__serve_findings, 0, 0},
+    {"GET", "/api/v1/subjects", plim__serve_subjects, PLIM_HTTP_SLOW, 0},
+    {"GET", "/api/v1/series", plim__serve_series, PLIM_HTTP_SLOW, 0},
+    {"GET", "/api/v1/events", plim__serve_events, PLIM_HTTP_SLOW, 0},
 };
 
 /* ---- where to listen ---- */
@@ -81,6 +84,7 @@ static void serve_close(struct plim_watch *w, void *self)
         plim_http_body_unref(s->shared[i].body);
         (void)pthread_mutex_destroy(&s->shared[i].lock);
     }
+    plim__serve_history_close(s);
     plim__serve_pages_close(s);
     free(s);
 }

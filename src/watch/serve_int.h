@@ -34,7 +34,8 @@ struct plim__serve {
     struct plim_http_channel *live;
     struct plim__serve_shared shared[PLIM_WATCH_TEXTS];
     struct plim__serve_page pages[PLIM__SERVE_PAGES];
-    bool told_failure; /* that the last event could not be made */
+    bool told_failure;        /* that the last event could not be made */
+    struct plim_store *store; /* worker: to read the history, NULL until it is asked for */
 };
 
 /* Handlers; the table of routes says of what. */
@@ -49,6 +50,12 @@ PLIM__HANDLER(live);
 PLIM__HANDLER(findings);
 PLIM__HANDLER(healthz);
 PLIM__HANDLER(readyz);
+
+/* serve_history.c: worker */
+PLIM__HANDLER(subjects);
+PLIM__HANDLER(series);
+PLIM__HANDLER(events);
+void plim__serve_history_close(struct plim__serve *serve);
 
 /* serve_page.c */
 PLIM__HANDLER(page);

@@ -35,9 +35,8 @@
   function rowsOf(host) {
     const s = host.status;
     if (!s) { return [{ key: host.name, host, name: '', ratio: null, used: null, stranded: null, left: null, findings: null, worst: '', outlier: false }]; }
-    const processes = Plim.processRows(s);
     return s.devices.map((d) => {
-      const parts = Plim.ledger(d, processes);
+      const parts = Plim.ledger(d);
       const found = (s.findings || []).filter((f) => f.active && (f.device === d.device || f.device === undefined));
       const worst = found.reduce((w, f) => ((GRAVITY[f.severity] || 0) > (GRAVITY[w] || 0) ? f.severity : w), '');
       return {

@@ -33,13 +33,12 @@
   }
 
   Plim.rememberHistory = function (status) {
-    const rows = Plim.processRows(status);
     for (const d of status.devices) {
       const key = Plim.deviceKey(d);
       for (const [name, value] of Object.entries(d)) {
         if (typeof value === 'number' && /_(bytes|percent|celsius|milliwatts|mhz)$/.test(name)) { note('device', key, name, status.time_ns, value); }
       }
-      const ledger = Plim.ledger(d, rows);
+      const ledger = Plim.ledger(d);
       for (const [part, value] of Object.entries(ledger || {})) { note('device', key, 'ledger.' + part, status.time_ns, value); }
     }
     for (const h of status.happenings || []) { happened.push({ time_ns: h.time_ns, kind: h.kind, text: h.text || '' }); }
@@ -345,7 +344,7 @@
     /** Figures that make up a stack for this subject: [figure, label, colour]. */
     function stackOf(s, names) {
       if (s.own) { return Plim.PARTS.filter(([part]) => part !== 'free').map(([part, colour, label]) => ['ledger.' + part, label, colour]); }
-      return Plim.PARTS.filter(([part]) => part !== 'free').map(([part, colour, label]) => [Plim.HISTORY_PARTS[part], label, colour])
+      return Plim.PARTS.filter(([part]) => part !== 'free').map(([part, colour, label]) => [part + '_bytes', label, colour])
         .filter(([name]) => names.includes(name));
     }
 
@@ -393,8 +392,7 @@
 
     /** Name of a figure of the history in this page's own. */
     function liveName(name) {
-      const part = Object.keys(Plim.HISTORY_PARTS).find((p) => Plim.HISTORY_PARTS[p] === name);
-      return part && c.stacked ? 'ledger.' + part : name;
+      return c.stacked && !name.startsWith('ledger.') ? 'ledger.' + name.replace('_bytes', '') : name;
     }
 
     const loadSoon = Plim.debounce(120, () => load());
@@ -459,8 +457,4 @@
       },
     };
   };
-
-  /** Names in the history of the parts of the ledger. */
-  Plim.HISTORY_PARTS = { live: 'live_bytes', stranded: 'stranded_bytes', releasable: 'releasable_bytes', outside: 'outside_bytes',
-    others: 'others_bytes', unknown: 'unknown_bytes', reserved: 'reserved_bytes', free: 'free_bytes' };
 })();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where each byte of a device is, from one state: what allocators hold (live, stranded, releasable), what their processes
- * hold besides, other processes, unknown owners, the driver's reserve, and what is free. The parts add up to the total.
+ * Where each byte of a device is, and what each process has of it. The parts of a device add up to its total.
  */
 'use strict';
 
@@ -60,33 +59,9 @@
     return [...rows.values()];
   };
 
-  /**
-   * The ledger of one device: bytes by part. Figures that contradict each other (an allocator tells more than the driver
-   * counts: the two were asked at different moments) are cut to what the driver counts.
-   * @param {Dict} device @param {Array<Dict>} rows those of processRows()
-   */
-  Plim.ledger = function (device, rows) {
-    const out = { live: 0, stranded: 0, releasable: 0, outside: 0, others: 0, unknown: 0, reserved: device.reserved_bytes || 0, free: device.free_bytes || 0 };
-    let unknown = device.unknown_bytes;
-    if (!Number.isFinite(device.used_bytes)) { return null; }
-    if (!Number.isFinite(unknown)) { unknown = device.used_bytes; }
-    for (const r of rows) {
-      if (r.device !== device.device) { continue; }
-      if (r.live === null) {
-        out.others += r.counted;
-        continue;
-      }
-      const told = r.live + r.stranded + r.releasable;
-      let room = r.counted;
-      if (r.bytes === null) { /* the driver does not tell this process's bytes: they are among the unknown ones */
-        room = Math.min(told, unknown);
-        unknown -= room;
-      }
-      const scale = told > room ? room / told : 1;
-      for (const part of ['live', 'stranded', 'releasable']) { out[part] += r[part] * scale; }
-      out.outside += Math.max(0, room - told);
-    }
-    out.unknown = unknown;
-    return out;
+  /** The ledger of one device as the monitor made it: bytes by part; null when the driver does not tell. @param {Dict} device */
+  Plim.ledger = function (device) {
+    if (!device.ledger) { return null; }
+    return Object.fromEntries(Plim.PARTS.map(([part]) => [part, device.ledger[part + '_bytes'] || 0]));
   };
 })();

@@ -140,14 +140,14 @@
     const view = Plim.el('article', { class: 'card' }, Plim.el('h3', {}, title, ' ', state), figures, ledger.bar, curve.canvas, facts, note);
     return {
       view,
-      set(d, rows) {
+      set(d) {
         device = d;
         title.textContent = Plim.deviceName(d);
         title.href = '#history/' + encodeURIComponent(k);
         title.title = [d.uuid, d.pci].filter((t) => t).join(' ');
         state.textContent = d.state === 'ok' ? '' : d.state;
         view.classList.toggle('bad', d.state !== 'ok');
-        const parts = Plim.ledger(d, rows);
+        const parts = Plim.ledger(d);
         figures.textContent = parts ? Plim.bytes(d.used_bytes) + ' of ' + Plim.bytes(d.total_bytes) + ' used' : 'its memory is not known';
         ledger.bar.hidden = !parts;
         if (parts) { ledger.set(parts, d.total_bytes || 1); }
@@ -240,7 +240,7 @@
         for (const d of s.devices) {
           const k = deviceKey(d);
           if (!kept.has(k)) { kept.set(k, deviceCard(k)); }
-          kept.get(k).set(d, rows);
+          kept.get(k).set(d);
         }
         const now = s.devices.map(deviceKey).join(' ');
         if (now !== order) {
