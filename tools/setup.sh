@@ -19,6 +19,8 @@ check_packages=(
     libcmocka-dev scdoc mandoc python3-jsonschema zsh fish jq
     shellcheck codespell cppcheck gcovr zstd xz-utils
 )
+# What is in deploy/ is tested with the programs that it is for; alerts with a real Alertmanager.
+check_packages+=(prometheus prometheus-alertmanager)
 # The report is tested in Chromium, driven from Node.
 check_packages+=(chromium fonts-dejavu-core)
 if ! command -v npm >/dev/null; then
