@@ -3,7 +3,7 @@
 /* All vendors together, the host's memory, and the facts of every process that holds something. See
  * sampler.h. */
 
-#include "device/sampler.h"
+#include "device/process_cache.h"
 
 #include "base/num.h"
 
@@ -20,6 +20,7 @@ struct plim_sampler {
     struct plim_worker *workers[VENDORS]; /* NULL: none, or nothing of this vendor is here */
     struct plim_sample
         seen[VENDORS]; /* the devices of its last answer: who hangs when it does not */
+    struct plim_process_cache processes;
     bool scripted;
 };
 
@@ -49,6 +50,7 @@ enum plim_status plim_sampler_open(const struct plim_sampler_options *options,
     }
     s->world = options->world != NULL ? options->world : plim_world_real();
     s->timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_NS;
+    s->processes.world = s->world;
     s->scripted = options->script != NULL;
     enum plim_status st = PLIM_OK;
     for (size_t i = 0; st == PLIM_OK && i < (s->scripted ? 1 : VENDORS); i++) {
@@ -68,6 +70,9 @@ void plim_sampler_close(struct plim_sampler *s)
     for (size_t i = 0; s != NULL && i < VENDORS; i++) {
         plim__worker_drop(s->workers[i]);
         plim_sample_fini(&s->seen[i]);
+    }
+    if (s != NULL) {
+        plim_process_cache_fini(&s->processes);
     }
     free(s);
 }
@@ -119,17 +124,18 @@ static enum plim_status ask(struct plim_sampler *s, size_t vendor, struct plim_s
 static enum plim_status add_facts(struct plim_sampler *s, struct plim_sample *out,
                                   struct plim_err *err)
 {
-    for (size_t i = 0; i < out->uses.n; i++) {
+    enum plim_status st = PLIM_OK;
+    plim_process_cache_begin(&s->processes);
+    for (size_t i = 0; st == PLIM_OK && i < out->uses.n; i++) {
         struct plim_process_facts facts;
-        uint32_t pid = out->uses.items[i].pid;
-        if (plim_sample_process(out, pid) == NULL) {
-            if (!plim_process_read(s->world, pid, &facts)) {
-                facts = (struct plim_process_facts){.pid = pid};
-            }
-            PLIM_TRY(plim_vec_push(&out->processes, err, facts));
+        bool first;
+        st = plim_process_cache_get(&s->processes, out->uses.items[i].pid, &facts, &first, err);
+        if (st == PLIM_OK && first) {
+            st = plim_vec_push(&out->processes, err, facts);
         }
     }
-    return PLIM_OK;
+    plim_process_cache_end(&s->processes);
+    return st;
 }
 
 static uint64_t now_ns(void)
