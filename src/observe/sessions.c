@@ -337,13 +337,28 @@ static void look(struct sessions *s, const struct plim_sample *sample)
     }
 }
 
-/* Whether inotify told of a change. */
+static bool concerns_us(const struct inotify_event *e)
+{
+    size_t n = e->len > 0 ? strlen(e->name) : 0, k = strlen(PLIM_SHM_SUFFIX);
+    size_t j = strlen(PLIM_ATTACH_SUFFIX);
+    return (e->mask & IN_Q_OVERFLOW) != 0 ||
+           (n > 0 && (strncmp(e->name, PREFIX, strlen(PREFIX)) == 0 ||
+                      (n > k && strcmp(e->name + n - k, PLIM_SHM_SUFFIX) == 0) ||
+                      (n > j && strcmp(e->name + n - j, PLIM_ATTACH_SUFFIX) == 0)));
+}
+
+/* Whether inotify told of a change that is ours: others make files in /tmp all the time. */
 static bool changed(const struct sessions *s)
 {
     char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
     bool any = false;
-    while (s->inotify >= 0 && read(s->inotify, events, sizeof(events)) > 0) {
-        any = true;
+    ssize_t n;
+    while (s->inotify >= 0 && (n = read(s->inotify, events, sizeof(events))) > 0) {
+        for (ssize_t at = 0; at < n;) {
+            const struct inotify_event *e = (const void *)(events + at);
+            any = any || concerns_us(e);
+            at += (ssize_t)(sizeof(*e) + e->len);
+        }
     }
     return any;
 }
