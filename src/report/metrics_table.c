@@ -12,7 +12,7 @@
     }
 #define PROCESS   "uuid, pid, process"
 #define ALLOCATOR PROCESS ", ordinal, rank"
-#define OWNER     PROCESS ", owner"
+#define OWNER     PROCESS ", ordinal, owner"
 #define ENGINE    "engine, rank"
 #define FINDING   "class, severity, uuid, pid, process"
 #define GAUGE     PLIM_METRIC_GAUGE
@@ -105,7 +105,7 @@ static const struct plim_metric table[] = {
      plim__rows_process_resident, 0, 0},
     {"process_memory_bytes", GAUGE, PROCESS ", gpu_instance, compute_instance",
      "Device memory of the process, as the driver says.", plim__rows_process_memory, 0, 0},
-    {"process_ledger_bytes", GAUGE, PROCESS ", part",
+    {"process_ledger_bytes", GAUGE, PROCESS ", part, gpu_instance, compute_instance",
      "What the memory of a process that tells of itself consists of: allocated and slack of its "
      "framework's allocator, outside of it as recorded, and unknown. The sum is the process's "
      "share "
