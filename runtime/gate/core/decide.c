@@ -78,15 +78,10 @@ static demand_fn *const demands[PLIMSOLL_GATE_POLICIES] = {
     [PLIMSOLL_GATE_POLICY_UNLIMITED] = unlimited,
 };
 
-static double capacity_of(const struct gate *g)
-{
-    return gate__clamp((double)g->head->capacity, 1, (double)PLIMSOLL_GATE_UNITS_MAX);
-}
-
 double gate__pressure(const struct gate *g, const struct gate_slot *more)
 {
     double units = demands[g->config.policy](g, more) + work_units(g, more);
-    return (units + (double)g->head->health.foreign) / capacity_of(g);
+    return (units + (double)g->head->health.foreign) / gate__capacity(g);
 }
 
 /* ---- guards */
@@ -131,7 +126,7 @@ static bool guard_requests(struct asking *a)
 static bool guard_budget(struct asking *a)
 {
     const struct gate_class *c = &a->g->head->classes[a->s->class_id];
-    double part = c->budget * capacity_of(a->g);
+    double part = c->budget * gate__capacity(a->g);
     double with = (double)c->expected + a->s->expected;
     if (c->max_requests > 0 && c->live >= c->max_requests) {
         return false;
@@ -148,8 +143,8 @@ static bool guard_share(struct asking *a)
         return true;
     }
     uint64_t all = head->sums.weight;
-    double part =
-        all > c->weight ? (double)c->weight / (double)all * capacity_of(a->g) : capacity_of(a->g);
+    double part = all > c->weight ? (double)c->weight / (double)all * gate__capacity(a->g)
+                                  : gate__capacity(a->g);
     a->units = (double)c->expected + a->s->expected - part;
     return all <= c->weight || a->units <= 0;
 }
@@ -157,8 +152,8 @@ static bool guard_share(struct asking *a)
 static bool guard_long(struct asking *a)
 {
     const struct gate_sums *sums = &a->g->head->sums;
-    a->units =
-        (double)sums->long_expected + a->s->expected - a->g->config.long_share * capacity_of(a->g);
+    a->units = (double)sums->long_expected + a->s->expected -
+               a->g->config.long_share * gate__capacity(a->g);
     return !a->s->is_long || sums->long_expected == 0 || a->units <= 0;
 }
 
@@ -198,14 +193,14 @@ static double line_for(const struct asking *a)
 static bool guard_priority(struct asking *a)
 {
     double line = a->g->config.low - MINOR_LESS;
-    a->units = (a->pressure - line) * capacity_of(a->g);
+    a->units = (a->pressure - line) * gate__capacity(a->g);
     return a->s->priority >= 0 || a->pressure <= line;
 }
 
 static bool guard_memory(struct asking *a)
 {
     double line = line_for(a);
-    a->units = (a->pressure - line) * capacity_of(a->g);
+    a->units = (a->pressure - line) * gate__capacity(a->g);
     bool fits = a->pressure <= line;
     a->g->head->health.full = !fits;
     return fits;
@@ -256,7 +251,7 @@ static enum plimsoll_gate_reason for_ever(const struct gate *g, const struct gat
     if (c->max_length > 0 && s->prompt >= c->max_length) {
         return PLIMSOLL_GATE_WHY_TOO_LONG;
     }
-    double room = capacity_of(g);
+    double room = gate__capacity(g);
     double least = (double)gate__units(c, (uint64_t)s->prompt + 1 + c->lookahead_tokens);
     if (c->flags & PLIMSOLL_GATE_WORK_IN_POOL) {
         least += (double)s->work / (double)c->unit_bytes;
@@ -306,7 +301,7 @@ static void candidate(const struct gate *g, const struct plimsoll_gate_request *
     s->first_ns = 0;
     gate__price(g, s);
     s->work = gate__work(g, s);
-    s->is_long = c->long_part > 0 && s->expected > c->long_part * capacity_of(g);
+    s->is_long = c->long_part > 0 && s->expected > c->long_part * gate__capacity(g);
 }
 
 static enum plimsoll_gate_verdict verdict_of(enum plimsoll_gate_reason why)
@@ -327,7 +322,7 @@ static enum plimsoll_gate_verdict verdict_of(enum plimsoll_gate_reason why)
 
 static void judge(struct gate *g, const struct gate_slot *s, struct plimsoll_gate_decision *out)
 {
-    double backlog = gate__backlog(g) + s->queued;
+    double backlog = (double)(gate__ahead(g) + s->queued);
     struct asking a = {.g = g, .s = s};
     gate__ease(g);
     a.pressure = gate__pressure(g, s);
@@ -368,7 +363,7 @@ static struct gate_slot *book(struct gate *g, const struct gate_slot *from, uint
         whole.state = GATE_FREE;
         whole.admitted_ns = g->head->now_ns;
         whole.lease_end_ns = g->head->now_ns + from->lease_ns;
-        whole.backlog = (uint64_t)gate__backlog(g) + from->queued;
+        whole.backlog = gate__ahead(g) + from->queued;
         *s = whole;
         __atomic_store_n(&s->state, state, __ATOMIC_RELEASE);
     }
@@ -459,7 +454,7 @@ int plimsoll_gate_poll(struct plimsoll_gate *gate, uint64_t id, struct plimsoll_
     } else if (out->verdict == PLIMSOLL_GATE_ADMIT) {
         gate__unqueue(g, s);
         s->admitted_ns = g->head->now_ns;
-        s->backlog = (uint64_t)gate__backlog(g) + s->queued;
+        s->backlog = gate__ahead(g) + s->queued;
         __atomic_store_n(&s->state, GATE_LIVE, __ATOMIC_RELEASE);
         start(g, s);
         out->id = id;

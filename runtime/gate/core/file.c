@@ -184,15 +184,14 @@ int plimsoll_gate_create(struct plimsoll_gate *gate, void *memory, size_t bytes,
         g->slots[i].state = GATE_FREE;
     }
     g->process = gate__enlist(g);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    memcpy(g->head->magic, GATE_MAGIC, sizeof g->head->magic);
+    __atomic_store_n(&g->head->magic, GATE_MAGIC, __ATOMIC_RELEASE);
     return PLIMSOLL_GATE_OK;
 }
 
 /* Whether the memory says of itself that it is a ledger of this version and size. */
 static bool sound(const struct gate_head *head, size_t bytes, struct plimsoll_gate_config *config)
 {
-    if (bytes < sizeof *head || memcmp(head->magic, GATE_MAGIC, sizeof head->magic) != 0 ||
+    if (bytes < sizeof *head || __atomic_load_n(&head->magic, __ATOMIC_ACQUIRE) != GATE_MAGIC ||
         head->version != PLIMSOLL_GATE_VERSION || head->head_bytes != sizeof *head ||
         head->slot_bytes != sizeof(struct gate_slot)) {
         return false;
@@ -280,7 +279,7 @@ static int settle(struct plimsoll_gate *gate, int fd, const struct plimsoll_gate
     } else if (is && in_use(memory)) {
         code = PLIMSOLL_GATE_OTHER_CONFIG;
     } else {
-        memset(memory, 0, sizeof g->head->magic); /* no ledger while it is made */
+        memset(memory, 0, sizeof(uint64_t)); /* no ledger while it is made */
         code = plimsoll_gate_create(gate, memory, map, config, now_ns);
     }
     g->mapped = code == PLIMSOLL_GATE_OK;
@@ -304,6 +303,9 @@ int plimsoll_gate_open(struct plimsoll_gate *gate, const char *path,
     int code = PLIMSOLL_GATE_NO_FILE;
     if (flock(fd, LOCK_EX) == 0) {
         code = settle(gate, fd, config, now_ns);
+        int before = errno;
+        (void)flock(fd, LOCK_UN); /* the mapping keeps the file open, and would keep the lock */
+        errno = before;
     }
     int saved = errno;
     (void)close(fd);

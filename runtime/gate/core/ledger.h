@@ -22,7 +22,7 @@
 
 #include <plimsoll/gate.h>
 
-#define GATE_MAGIC     "PLIMGATE"
+#define GATE_MAGIC     UINT64_C(0x455441474d494c50) /* "PLIMGATE", least byte first */
 #define GATE_HORIZONS  16u
 #define GATE_BINS      128u /* of output lengths: exact to 8, then 8 for each doubling, to 2^18 */
 #define GATE_PROCESSES 256u
@@ -156,7 +156,7 @@ struct gate_health {
 };
 
 struct gate_head {
-    char magic[8]; /* written last */
+    uint64_t magic; /* written last (atomic) */
     uint32_t version;
     uint32_t head_bytes, slot_bytes, pad0;
     uint64_t bytes; /* of all */
@@ -262,8 +262,8 @@ uint32_t gate__position(const struct gate *g, const struct gate_slot *s);
 
 /* ---- pace.c */
 
-/** gate__backlog() - prompt tokens ahead of a new request, less what was computed since the last sign. */
-double gate__backlog(const struct gate *g);
+/** gate__ahead() - prompt tokens ahead of a new request, less what was computed since the last sign. */
+uint64_t gate__ahead(const struct gate *g);
 /** gate__first_s() - seconds to the first token behind so many prompt tokens; below 0: not known.
  * @spread: nullable; the deviation of what was seen from that. */
 double gate__first_s(const struct gate *g, double tokens, double *spread);
@@ -289,6 +289,12 @@ double gate__pressure(const struct gate *g, const struct gate_slot *more);
 static inline double gate__clamp(double x, double low, double high)
 {
     return !(x > low) ? low : x < high ? x : high; /* not a number: low */
+}
+
+/* Units of the pool, in range whatever the memory says. */
+static inline double gate__capacity(const struct gate *g)
+{
+    return gate__clamp((double)g->head->capacity, 1, (double)PLIMSOLL_GATE_UNITS_MAX);
 }
 
 static inline uint64_t gate__less(uint64_t a, uint64_t b)

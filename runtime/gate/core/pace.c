@@ -82,7 +82,7 @@ static struct fit first_fit(const struct gate *g)
     return f;
 }
 
-double gate__backlog(const struct gate *g)
+uint64_t gate__ahead(const struct gate *g)
 {
     const struct gate_head *head = g->head;
     double cost = first_fit(g).slope;
@@ -90,7 +90,7 @@ double gate__backlog(const struct gate *g)
     double since = seconds(head->pace.last_first_ns, head->now_ns);
     double done = cost > 0 ? since / cost : 0;
     /* What was computed since the last first token is at most a part of what waits. */
-    return queued - gate__clamp(done, 0, queued / 2);
+    return (uint64_t)gate__clamp(queued - gate__clamp(done, 0, queued / 2), 0, 1e15);
 }
 
 double gate__first_s(const struct gate *g, double tokens, double *spread)

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static double share_of(double units, const struct gate *g)
-{
-    return g->head->capacity > 0 ? units / (double)g->head->capacity : 0;
-}
-
 static uint64_t expected_units(const struct gate_sums *sums)
 {
     uint64_t most = 0;
@@ -49,10 +44,10 @@ static void read_health(const struct gate *g, struct plimsoll_gate_state *out)
     out->used_units = h->used;
     out->foreign_units = h->foreign;
     out->drift_units = h->drift;
-    out->drift = share_of((double)h->drift, g);
-    out->sharing = h->sharing;
-    out->margin = h->margin;
-    out->share = h->share;
+    out->drift = gate__clamp((double)h->drift / gate__capacity(g), -1, 1);
+    out->sharing = gate__clamp(h->sharing, 0, 1);
+    out->margin = gate__clamp(h->margin, 0, 100);
+    out->share = gate__clamp(h->share, 0, 1);
     out->full = h->full;
     out->draining = h->draining;
     out->broken_by = h->broken_by;
@@ -184,7 +179,7 @@ int plimsoll_gate_class_read(struct plimsoll_gate *gate, uint32_t class_id,
         const struct gate_lengths *l = &g->head->lengths[class_id];
         *out = (struct plimsoll_gate_class){
             .weight = c->weight / 1000.0,
-            .budget = c->budget,
+            .budget = gate__clamp(c->budget, 0, 1),
             .max_requests = c->max_requests,
             .live = c->live,
             .expected_units = c->expected,

@@ -193,23 +193,25 @@ int plimsoll_gate_tick(struct plimsoll_gate *gate, uint64_t now_ns)
     struct gate *g = gate_of(gate);
     uint64_t dead[GATE_PROCESSES / 64] = {0};
     find_dead(g, dead);
-    uint32_t most = any(dead) ? g->config.slots : TICK_SLOTS;
+    bool all = any(dead); /* what the dead hold is looked for everywhere */
+    uint32_t most = all ? g->config.slots : TICK_SLOTS;
     for (uint32_t seen = 0; seen < most; seen += TICK_PIECE) {
         uint64_t word = gate__lock(g, now_ns);
         if (word == 0) {
             return PLIMSOLL_GATE_BUSY;
         }
-        uint32_t from = g->head->scan;
-        from = from < g->head->fresh ? from : 0;
+        uint32_t fresh = g->head->fresh;
+        uint32_t from = all ? seen : g->head->scan;
+        from = from < fresh ? from : 0;
         sweep(g, from, dead);
         g->head->scan = from + TICK_PIECE;
-        bool done = seen + TICK_PIECE >= g->head->fresh;
-        if (done || seen + TICK_PIECE >= most) {
+        bool last = seen + TICK_PIECE >= most || seen + TICK_PIECE >= fresh + TICK_PIECE;
+        if (last) {
             gate__ease(g);
             forget(g, dead);
         }
         gate__unlock(g, word);
-        if (done) {
+        if (last) {
             break;
         }
     }

@@ -74,7 +74,11 @@ struct gate_slot *gate__slot(const struct gate *g, uint64_t id)
         return NULL;
     }
     struct gate_slot *s = &g->slots[index];
-    return s->id == id && (s->state == GATE_LIVE || s->state == GATE_WAITING) ? s : NULL;
+    if (s->id != id || (s->state != GATE_LIVE && s->state != GATE_WAITING)) {
+        return NULL;
+    }
+    (void)class_of(g, s);
+    return s;
 }
 
 struct gate_slot *gate__slot_new(struct gate *g)

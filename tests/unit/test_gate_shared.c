@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One ledger, several processes: some of them killed or stopped inside the lock. */
+
+#include "unit.h"
+
+#include "../../runtime/gate/core/ledger.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND   UINT64_C(1000000000)
+#define CHILDREN 4
+
+static char path[256];
+
+static struct plimsoll_gate_config paged(uint64_t blocks)
+{
+    struct plimsoll_gate_config c;
+    plimsoll_gate_defaults(&c);
+    c.capacity_units = blocks;
+    c.n_groups = 1;
+    c.groups[0] = (struct plimsoll_gate_group){.block_tokens = 16, .units_per_block = 1};
+    c.max_length = 8192;
+    c.slots = 2048;
+    c.waiters = 64;
+    return c;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+static void new_path(void)
+{
+    const char *dir = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/plimsoll-gate-test-%d", dir ? dir : "/tmp", (int)getpid());
+    (void)unlink(path);
+}
+
+/* Admits, extends and releases until it is killed, and keeps some reservations. */
+static void work_for_ever(unsigned seed)
+{
+    struct plimsoll_gate gate;
+    struct plimsoll_gate_config c = paged(20000);
+    uint64_t ids[64] = {0};
+    int code;
+    do {
+        code = plimsoll_gate_open(&gate, path, &c, now_ns());
+    } while (code == PLIMSOLL_GATE_BUSY);
+    if (code != 0) {
+        _exit(1);
+    }
+    for (uint64_t random = seed;;) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        unsigned at = (unsigned)(random >> 58);
+        struct plimsoll_gate_request r = {.prompt_tokens = 1 + (uint32_t)(random >> 40) % 900,
+                                          .max_tokens = 500,
+                                          .class_id = at % 5,
+                                          .flags = at % 2};
+        struct plimsoll_gate_decision d;
+        if (ids[at] == 0) {
+            (void)plimsoll_gate_admit(&gate, &r, &d, now_ns());
+            ids[at] = d.id;
+        } else if (random & 1) {
+            (void)plimsoll_gate_extend(&gate, ids[at], (uint32_t)(random >> 33) % 400, now_ns());
+        } else {
+            (void)plimsoll_gate_release(&gate, ids[at], 0, PLIMSOLL_GATE_STOPPED, now_ns());
+            ids[at] = 0;
+        }
+    }
+}
+
+static pid_t start(unsigned seed)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody stays behind a test that fails */
+        work_for_ever(seed);
+    }
+    return pid;
+}
+
+static void kill_hard(pid_t pid)
+{
+    int status;
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+}
+
+static void stop(pid_t pid)
+{
+    int status;
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+}
+
+static struct gate_head *head_of(struct plimsoll_gate *gate)
+{
+    return gate_of(gate)->head;
+}
+
+static bool holds_lock(struct plimsoll_gate *gate, pid_t pid)
+{
+    uint64_t word = __atomic_load_n(&head_of(gate)->lock, __ATOMIC_ACQUIRE);
+    return word != 0 && head_of(gate)->processes[(word & 0xffff) - 1].pid == (uint32_t)pid;
+}
+
+/* On a busy machine a holder may be off the processor for longer than anybody waits: ask again. */
+static struct plimsoll_gate_state state_of(struct plimsoll_gate *gate)
+{
+    struct plimsoll_gate_state s = {0};
+    int code = PLIMSOLL_GATE_BUSY;
+    for (unsigned i = 0; i < 200 && code == PLIMSOLL_GATE_BUSY; i++) {
+        code = plimsoll_gate_read(gate, &s, now_ns());
+    }
+    assert_int_equal(code, 0);
+    return s;
+}
+
+static void tick(struct plimsoll_gate *gate)
+{
+    int code = PLIMSOLL_GATE_BUSY;
+    for (unsigned i = 0; i < 200 && code == PLIMSOLL_GATE_BUSY; i++) {
+        code = plimsoll_gate_tick(gate, now_ns());
+    }
+    assert_int_equal(code, 0);
+}
+
+/* A worker that has begun, stopped while it holds the lock. */
+static pid_t stopped_inside(struct plimsoll_gate *gate, unsigned seed)
+{
+    pid_t pid = start(seed);
+    uint64_t before = state_of(gate).admitted;
+    while (state_of(gate).admitted < before + 100) {
+    }
+    for (;;) {
+        stop(pid);
+        if (holds_lock(gate, pid)) {
+            return pid;
+        }
+        assert_int_equal(kill(pid, SIGCONT), 0);
+    }
+}
+
+static void open_gate(struct plimsoll_gate *gate)
+{
+    struct plimsoll_gate_config c = paged(20000);
+    new_path();
+    assert_int_equal(plimsoll_gate_open(gate, path, &c, now_ns()), 0);
+}
+
+static void close_gate(struct plimsoll_gate *gate)
+{
+    plimsoll_gate_close(gate, now_ns());
+    assert_int_equal(unlink(path), 0);
+}
+
+static void who_dies_inside_the_lock_is_repaired_by_the_next(void **state)
+{
+    (void)state;
+    struct plimsoll_gate gate;
+    open_gate(&gate);
+    for (unsigned round = 1; round <= 10; round++) {
+        pid_t pid = stopped_inside(&gate, round);
+        kill_hard(pid);
+        assert_null(plimsoll_gate_check(&gate)); /* takes the lock, so repairs */
+        assert_int_equal(state_of(&gate).repairs, round);
+        tick(&gate);
+        struct plimsoll_gate_state s = state_of(&gate);
+        assert_int_equal(s.live + s.waiting, 0); /* what the dead one had is returned */
+        assert_true(s.reclaimed > 0);
+        assert_int_equal(s.processes, 1);
+        assert_null(plimsoll_gate_check(&gate));
+    }
+    close_gate(&gate);
+}
+
+static void a_stopped_holder_costs_a_bounded_wait_and_is_passed_over_later(void **state)
+{
+    (void)state;
+    struct plimsoll_gate gate;
+    struct plimsoll_gate_request r = {.prompt_tokens = 100, .max_tokens = 100};
+    struct plimsoll_gate_decision d;
+    open_gate(&gate);
+    pid_t pid = stopped_inside(&gate, 3);
+    uint64_t before = now_ns();
+    assert_int_equal(plimsoll_gate_admit(&gate, &r, &d, before), PLIMSOLL_GATE_BUSY);
+    assert_true(now_ns() - before < SECOND);
+    assert_int_equal(plimsoll_gate_admit(&gate, &r, &d, before + 3 * SECOND), 0);
+    assert_null(plimsoll_gate_check(&gate));
+    uint64_t repairs = state_of(&gate).repairs;
+    uint64_t admitted = state_of(&gate).admitted;
+    assert_int_equal(kill(pid, SIGCONT),
+                     0); /* goes on writing without the lock, and then notices */
+    while (state_of(&gate).admitted < admitted + 100) {
+    }
+    stop(pid);
+    while (holds_lock(&gate, pid)) {
+        assert_int_equal(kill(pid, SIGCONT), 0);
+        stop(pid);
+    }
+    assert_true(state_of(&gate).repairs > repairs);
+    assert_null(plimsoll_gate_check(&gate));
+    kill_hard(pid);
+    close_gate(&gate);
+}
+
+static void killing_workers_at_random_loses_and_leaks_nothing(void **state)
+{
+    (void)state;
+    struct plimsoll_gate gate;
+    pid_t pids[CHILDREN];
+    open_gate(&gate);
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        pids[i] = start(i + 1);
+    }
+    for (unsigned round = 0; round < 60; round++) {
+        uint64_t admitted = state_of(&gate).admitted;
+        while (state_of(&gate).admitted < admitted + 50) {
+        }
+        unsigned victim = round % CHILDREN;
+        kill_hard(pids[victim]);
+        tick(&gate);
+        assert_null(plimsoll_gate_check(&gate));
+        pids[victim] = start(round + 100);
+    }
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        kill_hard(pids[i]);
+    }
+    tick(&gate);
+    struct plimsoll_gate_state s = state_of(&gate);
+    assert_int_equal(s.live + s.waiting, 0);
+    assert_int_equal(s.held_units, 0);
+    assert_int_equal(s.processes, 1);
+    assert_null(plimsoll_gate_check(&gate));
+    close_gate(&gate);
+}
+
+static void another_configuration_is_refused_while_the_ledger_is_in_use(void **state)
+{
+    (void)state;
+    struct plimsoll_gate gate, other;
+    struct plimsoll_gate_config c = paged(500);
+    open_gate(&gate);
+    assert_int_equal(plimsoll_gate_open(&other, path, &c, now_ns()), PLIMSOLL_GATE_OTHER_CONFIG);
+    assert_int_equal(plimsoll_gate_open(&other, path, NULL, now_ns()), 0);
+    assert_int_equal(state_of(&other).capacity_units, 20000);
+    assert_int_equal(state_of(&other).processes, 1);
+    plimsoll_gate_close(&other, now_ns());
+    plimsoll_gate_close(&gate, now_ns());
+    assert_int_equal(plimsoll_gate_open(&gate, path, &c, now_ns()), 0); /* made anew */
+    assert_int_equal(state_of(&gate).capacity_units, 500);
+    close_gate(&gate);
+}
+
+static void a_file_that_is_no_ledger_is_not_taken_for_one(void **state)
+{
+    (void)state;
+    struct plimsoll_gate gate;
+    new_path();
+    assert_int_equal(plimsoll_gate_open(&gate, path, NULL, 1), PLIMSOLL_GATE_NO_FILE);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (unsigned i = 0; i < 100000; i++) {
+        fputs("not a ledger ", f);
+    }
+    fclose(f);
+    assert_int_equal(plimsoll_gate_open(&gate, path, NULL, 1), PLIMSOLL_GATE_BAD_LEDGER);
+    struct plimsoll_gate_config c = paged(500);
+    c.low = 2;
+    assert_int_equal(plimsoll_gate_open(&gate, path, &c, 1), PLIMSOLL_GATE_BAD_CONFIG);
+    c.low = 0.9;
+    assert_int_equal(plimsoll_gate_open(&gate, path, &c, 1), 0); /* made in its place */
+    close_gate(&gate);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_dies_inside_the_lock_is_repaired_by_the_next),
+        cmocka_unit_test(a_stopped_holder_costs_a_bounded_wait_and_is_passed_over_later),
+        cmocka_unit_test(killing_workers_at_random_loses_and_leaks_nothing),
+        cmocka_unit_test(another_configuration_is_refused_while_the_ledger_is_in_use),
+        cmocka_unit_test(a_file_that_is_no_ledger_is_not_taken_for_one),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
