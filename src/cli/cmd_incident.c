@@ -35,44 +35,11 @@ static enum plim_status show(struct plim_cli *cli, const struct plim_opts_incide
 
 /* ---- lists ---- */
 
-static enum plim_status add_incident(struct plim_cli *cli, const char *path,
-                                     struct plim_incident_list *list, struct plim_err *err)
-{
-    struct plim_bundle bundle;
-    enum plim_status st = plim_bundle_open(path, &cli->arena, &bundle, NULL);
-    if (st != PLIM_OK) {
-        list->unreadable++;
-        return PLIM_OK;
-    }
-    return plim_vec_push(&list->bundles, err, bundle);
-}
-
-static enum plim_status gather(struct plim_cli *cli, const char *dir,
-                               struct plim_incident_list *list, struct plim_err *err)
-{
-    struct plim_names names = {0}, drops = {0};
-    enum plim_status st = plim__folder_names(dir, PLIM_INCIDENT_PREFIX, &cli->arena, &names, err);
-    st = st == PLIM_OK ? plim__folder_names(dir, PLIM_DROP_PREFIX, &cli->arena, &drops, err) : st;
-    list->unfinished = drops.list.n;
-    for (size_t i = 0; st == PLIM_OK && i < names.list.n; i++) {
-        const char *path = plim_arena_sayf(&cli->arena, "%s/%s", dir, names.list.items[i]);
-        size_t n = strlen(path), k = strlen(PLIM_PART_SUFFIX);
-        if (n > k && strcmp(path + n - k, PLIM_PART_SUFFIX) == 0) {
-            list->unfinished++;
-        } else {
-            st = add_incident(cli, path, list, err);
-        }
-    }
-    plim_vec_fini(&names.list);
-    plim_vec_fini(&drops.list);
-    return st;
-}
-
 static enum plim_status list_folder(struct plim_cli *cli, const struct plim_opts_incident *opts,
                                     const char *dir, struct plim_err *err)
 {
-    struct plim_incident_list list = {.dir = dir};
-    enum plim_status st = gather(cli, dir, &list, err);
+    struct plim_incident_list list = {0};
+    enum plim_status st = plim_incident_list_read(dir, &cli->arena, &list, err);
     if (st == PLIM_OK && plim_cli_is(opts->format, "json")) {
         struct plim_jsonw w;
         plim_jsonw_init(&w, &cli->out, false);
@@ -81,10 +48,7 @@ static enum plim_status list_folder(struct plim_cli *cli, const struct plim_opts
         struct plim_text_style style = {.color = cli->color, .unicode = true, .width = cli->width};
         plim_text_incidents(&cli->out, &list, &style);
     }
-    plim_vec_foreach (bundle, &list.bundles) {
-        plim_bundle_fini(bundle);
-    }
-    plim_vec_fini(&list.bundles);
+    plim_incident_list_fini(&list);
     return st;
 }
 

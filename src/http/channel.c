@@ -191,8 +191,7 @@ static void add_reader(struct plim_http_channel *c, struct plim__reader *r, cons
 {
     uint64_t id;
     (void)pthread_mutex_lock(&c->lock);
-    if (c->serial > 0 && last_id && plim_http_whole_number(plim_str_from(last_id), &id) &&
-        id == c->id) {
+    if (c->serial > 0 && last_id && plim_http_number(plim_str_from(last_id), &id) && id == c->id) {
         r->serial = c->serial;
     }
     r->beat = c->beat;

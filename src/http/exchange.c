@@ -37,7 +37,7 @@ enum plim_status plim_http_query_u64(const struct plim_http_request *request, co
         *out = fallback;
         return PLIM_OK;
     }
-    if (!plim_http_whole_number(text, out)) {
+    if (!plim_http_number(text, out)) {
         return plim__fail(err, PLIM_E_USAGE, "%s is not a whole number", name);
     }
     return PLIM_OK;
@@ -173,7 +173,7 @@ static enum MHD_Result begin(struct plim__exchange *ex, const char *url, const c
     }
     const char *length = plim_http_header(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
     uint64_t n;
-    if (length && plim_http_whole_number(plim_str_from(length), &n) && n > ex->route->body_limit) {
+    if (length && plim_http_number(plim_str_from(length), &n) && n > ex->route->body_limit) {
         return refuse(ex, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large", NULL);
     }
     return MHD_YES;

@@ -86,6 +86,8 @@ bool plim_http_query(const struct plim_http_request *request, const char *name,
 PLIM_MUST_USE enum plim_status plim_http_query_u64(const struct plim_http_request *request,
                                                    const char *name, uint64_t fallback,
                                                    uint64_t *out, struct plim_err *err);
+/** plim_http_number() - a parameter of the path as a whole number; false: it is something else. */
+bool plim_http_number(struct plim_str text, uint64_t *out);
 /** plim_http_header() - value of a request header, borrowed, or NULL. */
 const char *plim_http_header(const struct plim_http_request *request, const char *name);
 

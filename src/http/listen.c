@@ -42,7 +42,7 @@ static bool split(const char *address, struct parsed *out)
         n = strlen(host);
     }
     if (n >= sizeof(out->host) || strlen(port) >= sizeof(out->port) ||
-        !plim_http_whole_number(plim_str_from(port), &number) || number > UINT16_MAX) {
+        !plim_http_number(plim_str_from(port), &number) || number > UINT16_MAX) {
         return false;
     }
     memcpy(out->host, host, n);
@@ -126,7 +126,7 @@ static enum plim_status listen_tcp(const char *address, struct plim__listener *l
     l->fd = open_socket(list->ai_addr, list->ai_addrlen, 0);
     if (l->fd < 0 && !p.host[0]) { /* a machine without IPv6 */
         uint64_t port = 0;
-        (void)plim_http_whole_number(plim_str_from(p.port), &port);
+        (void)plim_http_number(plim_str_from(p.port), &port);
         struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
         l->fd = open_socket((struct sockaddr *)&any, sizeof(any), 0);
     }

@@ -3,6 +3,8 @@
 
 #include "http/parse.h"
 
+#include "http/http.h"
+
 #include <arpa/inet.h>
 #include <strings.h>
 
@@ -79,7 +81,7 @@ bool plim_http_has_etag(struct plim_str header, struct plim_str etag)
     return false;
 }
 
-bool plim_http_whole_number(struct plim_str s, uint64_t *out)
+bool plim_http_number(struct plim_str s, uint64_t *out)
 {
     uint64_t v = 0;
     for (size_t i = 0; i < s.n; i++) {
@@ -102,15 +104,14 @@ enum plim_range plim_http_range(struct plim_str header, uint64_t size, uint64_t 
     rest = plim_str_skip(rest, 6);
     struct plim_str left = next_item(&rest, '-'), right = plim_str_trim(rest);
     if (left.n == 0) { /* "-500": the last 500 bytes */
-        if (!plim_http_whole_number(right, &last)) {
+        if (!plim_http_number(right, &last)) {
             return PLIM_RANGE_ALL;
         }
         *from = last < size ? size - last : 0;
         *to = size;
         return last == 0 || size == 0 ? PLIM_RANGE_BAD : PLIM_RANGE_PART;
     }
-    if (!plim_http_whole_number(left, &first) ||
-        (right.n > 0 && !plim_http_whole_number(right, &last))) {
+    if (!plim_http_number(left, &first) || (right.n > 0 && !plim_http_number(right, &last))) {
         return PLIM_RANGE_ALL;
     }
     if (right.n > 0 && last < first) {

@@ -18,9 +18,6 @@ enum plim_encoding {
     PLIM_ENCODINGS
 };
 
-/** plim_http_whole_number() - digits only, at least one, below 2^64. */
-bool plim_http_whole_number(struct plim_str text, uint64_t *out);
-
 /** plim_http_choose_encoding() - the best of ours that Accept-Encoding allows. "" allows none. */
 enum plim_encoding plim_http_choose_encoding(struct plim_str accept);
 

@@ -3,6 +3,8 @@
 
 #include "report/incident.h"
 
+#include "incident/folder.h"
+
 #include "base/bytes.h"
 
 /* A text of the manifest without control characters, cut at 200 bytes. */
@@ -106,8 +108,66 @@ void plim_json_incidents(struct plim_jsonw *w, const struct plim_incident_list *
         plim_jsonw_kv_text(w, "class", b->cls);
         plim_jsonw_kv_text(w, "subclass", b->subclass[0] != '\0' ? b->subclass : NULL);
         plim_jsonw_kv_real(w, "confidence", b->confidence);
+        plim_jsonw_kv_text(w, "summary", b->summary);
+        if (b->pid > 0) {
+            plim_jsonw_kv_i64(w, "pid", b->pid);
+        }
+        plim_jsonw_kv_bool(w, "report", b->snapshot || b->trace);
         plim_jsonw_end(w);
     }
     plim_jsonw_end(w);
     plim_jsonw_end(w);
+}
+
+/* ---- reading a folder ---- */
+
+static enum plim_status add_incident(const char *path, struct plim_arena *arena,
+                                     struct plim_incident_list *list, struct plim_err *err)
+{
+    struct plim_bundle bundle;
+    if (plim_bundle_open(path, arena, &bundle, NULL) != PLIM_OK) {
+        list->unreadable++;
+        return PLIM_OK;
+    }
+    return plim_vec_push(&list->bundles, err, bundle);
+}
+
+static enum plim_status add_named(const struct plim_names *names, struct plim_arena *arena,
+                                  struct plim_incident_list *list, struct plim_err *err)
+{
+    for (size_t i = 0; i < names->list.n; i++) {
+        const char *path = plim_arena_sayf(arena, "%s/%s", list->dir, names->list.items[i]);
+        size_t n = strlen(path), k = strlen(PLIM_PART_SUFFIX);
+        if (n > k && strcmp(path + n - k, PLIM_PART_SUFFIX) == 0) {
+            list->unfinished++;
+        } else {
+            PLIM_TRY(add_incident(path, arena, list, err));
+        }
+    }
+    return PLIM_OK;
+}
+
+enum plim_status plim_incident_list_read(const char *dir, struct plim_arena *arena,
+                                         struct plim_incident_list *out, struct plim_err *err)
+{
+    struct plim_names names = {0}, drops = {0};
+    *out = (struct plim_incident_list){.dir = dir};
+    enum plim_status st = plim__folder_names(dir, PLIM_INCIDENT_PREFIX, arena, &names, err);
+    st = st == PLIM_OK ? plim__folder_names(dir, PLIM_DROP_PREFIX, arena, &drops, err) : st;
+    out->unfinished = drops.list.n;
+    st = st == PLIM_OK ? add_named(&names, arena, out, err) : st;
+    plim_vec_fini(&names.list);
+    plim_vec_fini(&drops.list);
+    if (st != PLIM_OK) {
+        plim_incident_list_fini(out);
+    }
+    return st;
+}
+
+void plim_incident_list_fini(struct plim_incident_list *list)
+{
+    plim_vec_foreach (bundle, &list->bundles) {
+        plim_bundle_fini(bundle);
+    }
+    plim_vec_fini(&list->bundles);
 }

@@ -19,6 +19,15 @@ struct plim_incident_list {
     uint64_t unreadable;                  /* what is called an incident and is none */
 };
 
+/**
+ * plim_incident_list_read() - the incidents in a folder. A folder that is not there has none.
+ * @arena: where the texts lie; @out: plim_incident_list_fini(). Errors: PLIM_E_NOINPUT, PLIM_E_NOMEM.
+ */
+PLIM_MUST_USE enum plim_status plim_incident_list_read(const char *dir, struct plim_arena *arena,
+                                                       struct plim_incident_list *out,
+                                                       struct plim_err *err);
+void plim_incident_list_fini(struct plim_incident_list *list);
+
 /** plim_text_incident() - one incident: verdict, what is in it, notes, what to do next. */
 void plim_text_incident(struct plim_buf *out, const struct plim_bundle *bundle,
                         const struct plim_text_style *style);

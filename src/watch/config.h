@@ -57,6 +57,8 @@
       "a PEM file with the certificate's private key")                                             \
     X(S, hosts, WORDS, "hosts", NULL, NULL, "gpu-7.internal",                                      \
       "further names by which local clients may ask, besides localhost")                           \
+    X(S, incidents, TEXT, "incidents", NULL, NULL, "/var/lib/plimsoll/incidents",                  \
+      "folder whose incident bundles are shown; without it as of plimsoll incident")               \
     X(S, db, TEXT, "db", NULL, NULL, "/var/lib/plimsoll/history.db",                               \
       "the history; \"none\" keeps it in memory only")                                             \
     X(S, max_bytes, SIZE, "max-bytes", NULL, "1GiB", "4GiB",                                       \
@@ -148,7 +150,11 @@
       "no longer try to send what is older than this")
 
 #define PLIM_SETTINGS_peer(X, S)                                                                   \
-    X(S, url, TEXT, "url", NULL, NULL, "http://gpu-8.example.org:9754", "address of the monitor")
+    X(S, url, TEXT, "url", NULL, NULL, "http://gpu-8.example.org:9754", "address of the monitor")  \
+    X(S, token_file, TEXT, "token-file", NULL, NULL, "/etc/plimsoll/gpu-8.token",                  \
+      "a file with its token")                                                                     \
+    X(S, ca_file, TEXT, "ca-file", NULL, NULL, "/etc/ssl/private-ca.pem",                          \
+      "certificates to trust for it instead of the system's")
 
 struct plim_set_u64 {
     uint64_t value;

@@ -7,6 +7,7 @@
 #include "watch/serve_int.h"
 
 #include "base/num.h"
+#include "incident/incident.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,14 @@ static const struct plim_http_route routes[] = {
     {"GET", "/api/v1/subjects", plim__serve_subjects, PLIM_HTTP_SLOW, 0},
     {"GET", "/api/v1/series", plim__serve_series, PLIM_HTTP_SLOW, 0},
     {"GET", "/api/v1/events", plim__serve_events, PLIM_HTTP_SLOW, 0},
+    {"GET", "/api/v1/alerts", plim__serve_alerts, PLIM_HTTP_SLOW, 0},
+    {"POST", "/api/v1/alerts/{}/acknowledge", plim__serve_acknowledge, PLIM_HTTP_MUTATES, 64},
+    {"POST", "/api/v1/silences", plim__serve_silence, PLIM_HTTP_MUTATES, 2048},
+    {"POST", "/api/v1/silences/{}/end", plim__serve_unsilence, PLIM_HTTP_MUTATES, 64},
+    {"GET", "/api/v1/incidents", plim__serve_incidents, PLIM_HTTP_SLOW, 0},
+    {"GET", "/api/v1/incidents/{}/bundle", plim__serve_bundle, PLIM_HTTP_LONG, 0},
+    {"GET", "/api/v1/incidents/{}/report", plim__serve_report, PLIM_HTTP_LONG, 0},
+    {"GET", "/api/v1/fleet", plim__serve_fleet, PLIM_HTTP_LONG, 0},
 };
 
 /* ---- where to listen ---- */
@@ -85,25 +94,54 @@ static void serve_close(struct plim_watch *w, void *self)
         (void)pthread_mutex_destroy(&s->shared[i].lock);
     }
     plim__serve_history_close(s);
+    plim__serve_fleet_close(s);
+    plim_arena_fini(&s->arena);
     plim__serve_pages_close(s);
     free(s);
+}
+
+static enum plim_status keep_text(struct plim__serve *s, const char *text, const char **out,
+                                  struct plim_err *err)
+{
+    struct plim_str copy = {0};
+    if (text) {
+        PLIM_TRY(plim_arena_str(&s->arena, plim_str_from(text), &copy, err));
+    }
+    *out = copy.p;
+    return PLIM_OK;
+}
+
+/* Copies of what the server keeps pointing to: the settings go when they are read again. */
+static enum plim_status keep_options(struct plim__serve *s, struct plim_http_options *o,
+                                     struct plim_err *err)
+{
+    const struct plim_set_watch *said = &s->watch->settings->watch.items[0];
+    void *hosts;
+    PLIM_TRY(keep_text(s, said->token_file, &o->token_file, err));
+    PLIM_TRY(keep_text(s, said->certificate, &o->certificate, err));
+    PLIM_TRY(keep_text(s, said->key, &o->key, err));
+    PLIM_TRY(keep_text(s, plim_incident_folder(said->incidents), &s->incidents, err));
+    PLIM_TRY(plim_arena_array(&s->arena, said->hosts.n, sizeof(char *), &hosts, err));
+    const char **copies = hosts;
+    for (size_t i = 0; i < said->hosts.n; i++) {
+        PLIM_TRY(keep_text(s, said->hosts.items[i], &copies[i], err));
+    }
+    o->hosts = copies;
+    o->n_hosts = said->hosts.n;
+    return PLIM_OK;
 }
 
 static enum plim_status start(struct plim__serve *s, const struct addresses *a,
                               struct plim_err *err)
 {
-    const struct plim_set_watch *said = &s->watch->settings->watch.items[0];
     struct plim_http_options options = {.listen = a->list,
                                         .n_listen = a->n,
-                                        .token_file = said->token_file,
-                                        .certificate = said->certificate,
-                                        .key = said->key,
-                                        .auth_all = said->token_always,
-                                        .hosts = said->hosts.items,
-                                        .n_hosts = said->hosts.n,
+                                        .auth_all = s->watch->settings->watch.items[0].token_always,
                                         .routes = routes,
                                         .n_routes = PLIM_COUNT_OF(routes),
                                         .self = s};
+    PLIM_TRY(keep_options(s, &options, err));
+    plim__serve_fleet_learn(s);
     PLIM_TRY(plim_http_channel_new(&s->live, err));
     PLIM_TRY(plim__serve_pages_open(s, err));
     PLIM_TRY(plim_http_start(&options, &s->http, err));
@@ -125,6 +163,7 @@ static enum plim_status serve_open(struct plim_watch *w, void **self, struct pli
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the server");
     }
     s->watch = w;
+    plim_arena_init(&s->arena, 1u << 20);
     for (size_t i = 0; i < PLIM_WATCH_TEXTS; i++) {
         (void)pthread_mutex_init(&s->shared[i].lock, NULL);
     }
@@ -174,12 +213,14 @@ static void serve_step(struct plim_watch *w, void *self)
     s->told_failure = st != PLIM_OK;
 }
 
-/* Token, certificate and key anew. Addresses stay: changing those takes a restart. */
+/* Token, certificate and key anew, and the peers. Addresses and names of files stay: changing those
+ * takes a restart. */
 static void serve_reload(struct plim_watch *w, void *self)
 {
     struct plim__serve *s = self;
     struct plim_err err = {0};
     char text[400];
+    plim__serve_fleet_learn(s);
     if (plim_http_reload(s->http, &err) != PLIM_OK) {
         (void)plim_err_format(&err, text, sizeof(text));
         plim__watch_tell(w, "token and certificate stay as they were: %s", text);
@@ -189,5 +230,6 @@ static void serve_reload(struct plim_watch *w, void *self)
 const struct plim_watch_part plim__watch_serve = {.name = "serve",
                                                   .open = serve_open,
                                                   .step = serve_step,
+                                                  .check = plim__serve_fleet_check,
                                                   .reload = serve_reload,
                                                   .close = serve_close};

@@ -6,13 +6,16 @@
  * Inside the part that serves: one table of routes (serve.c), handlers by subject in serve_*.c.
  * docs/schema/watch-api.json describes them for clients.
  *
- * Handlers get struct plim__serve as `self`. Those of SLOW routes run on one thread, one after another,
- * and may use what is marked "worker"; the others run on the listeners' threads and only read what
- * has a lock of its own.
+ * Handlers get struct plim__serve as `self`. Those of SLOW and of LONG routes run on one thread each,
+ * one after another, and may use what is marked theirs; the others run on the listeners' threads and
+ * only read what has a lock of its own.
  */
 
+#include "base/arena.h"
 #include "http/http.h"
 #include "watch/watch_int.h"
+
+#include <stdatomic.h>
 
 /* The newest text of one form as a body that all clients share. */
 struct plim__serve_shared {
@@ -28,6 +31,8 @@ struct plim__serve_page {
 
 #define PLIM__SERVE_PAGES 3u
 
+struct plim__serve_peers;
+
 struct plim__serve {
     struct plim_watch *watch;
     struct plim_http *http;
@@ -35,7 +40,13 @@ struct plim__serve {
     struct plim__serve_shared shared[PLIM_WATCH_TEXTS];
     struct plim__serve_page pages[PLIM__SERVE_PAGES];
     bool told_failure;        /* that the last event could not be made */
-    struct plim_store *store; /* worker: to read the history, NULL until it is asked for */
+    struct plim_arena arena;  /* what the options of the server point to */
+    const char *incidents;    /* folder */
+    struct plim_store *store; /* slow worker: to read the history, NULL until it is asked for */
+    _Atomic(struct plim__serve_peers *) fresh_peers; /* of settings just read, or NULL */
+    struct plim__serve_peers *peers;                 /* long worker: those that it asks */
+    struct plim_http_body *fleet;                    /* long worker: what they said ... */
+    uint64_t fleet_ns;                               /* ... when, CLOCK_MONOTONIC */
 };
 
 /* Handlers; the table of routes says of what. */
@@ -51,7 +62,26 @@ PLIM__HANDLER(findings);
 PLIM__HANDLER(healthz);
 PLIM__HANDLER(readyz);
 
-/* serve_history.c: worker */
+/* serve_alerts.c */
+PLIM__HANDLER(alerts);
+PLIM__HANDLER(acknowledge);
+PLIM__HANDLER(silence);
+PLIM__HANDLER(unsilence);
+
+/* serve_incidents.c: slow and long workers */
+PLIM__HANDLER(incidents);
+PLIM__HANDLER(bundle);
+PLIM__HANDLER(report);
+
+/* serve_fleet.c: long worker */
+PLIM__HANDLER(fleet);
+PLIM_MUST_USE enum plim_status plim__serve_fleet_check(const struct plim_settings *settings,
+                                                       struct plim_err *err);
+void plim__serve_fleet_learn(
+    struct plim__serve *serve); /* the loop's thread: peers of the settings */
+void plim__serve_fleet_close(struct plim__serve *serve);
+
+/* serve_history.c: slow worker */
 PLIM__HANDLER(subjects);
 PLIM__HANDLER(series);
 PLIM__HANDLER(events);
