@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* plimsoll status: who holds the device memory of this machine just now. */
+/* plimsoll status: who holds the device memory of this machine just now. A monitor that runs is asked, since
+ * it knows what needs time: findings, trends, critical errors. */
 
+#include "base/env.h"
+#include "base/file.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
+#include "http/get.h"
 #include "report/metrics.h"
+#include "watch/watch.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+#define PATIENCE_NS UINT64_C(5000000000)
+#define ANSWER_MOST ((size_t)256 << 20)
+#define TOKEN_MOST  4096u
 
 static void write_state(struct plim_cli *cli, const struct plim_state *state, const char *format)
 {
@@ -45,8 +56,72 @@ static enum plim_status look(struct plim_cli *cli, const struct plim_opts_status
     return st;
 }
 
+/* What the monitor has in each form. */
+static const struct {
+    const char *format, *path;
+    int metrics; /* the form of metrics, or -1 */
+} forms[] = {{"text", "/api/v1/status.txt", -1},
+             {"json", "/api/v1/status", -1},
+             {"prometheus", "/metrics", PLIM_METRICS_TEXT},
+             {"openmetrics", "/metrics", PLIM_METRICS_OPENMETRICS}};
+
+static enum plim_status read_token(const char *path, struct plim_arena *arena, const char **token,
+                                   struct plim_err *err)
+{
+    struct plim_str text;
+    if (path == NULL) {
+        return PLIM_OK;
+    }
+    PLIM_TRY(plim_file_read(path, TOKEN_MOST, &text, err));
+    struct plim_str s = plim_str_trim(text);
+    *token = plim_arena_sayf(arena, "%.*s", PLIM_STR_ARG(s));
+    free((void *)(uintptr_t)text.p);
+    return PLIM_OK;
+}
+
+static enum plim_status ask(struct plim_cli *cli, const struct plim_opts_status *opts,
+                            const char *address, struct plim_err *err)
+{
+    struct plim_http_get get = {.address = address, .timeout_ns = PATIENCE_NS, .most = ANSWER_MOST};
+    PLIM_TRY(read_token(opts->token_file, &cli->arena, &get.token, err));
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        if (plim_cli_is(opts->format, forms[i].format)) {
+            get.path = forms[i].path;
+            get.accept = forms[i].metrics >= 0
+                             ? plim_metrics_content_type((enum plim_metrics_form)forms[i].metrics)
+                             : NULL;
+        }
+    }
+    return plim_http_get(&get, &cli->out, err);
+}
+
+/* The socket of a monitor of this user or of this machine; NULL: there is none. */
+static const char *find_monitor(struct plim_cli *cli)
+{
+    const char *folders[] = {plim_env_get("XDG_RUNTIME_DIR"), PLIM_WATCH_SYSTEM};
+    for (size_t i = 0; i < 2; i++) {
+        const char *path =
+            folders[i] == NULL
+                ? NULL
+                : plim_arena_sayf(&cli->arena, "unix:%s/" PLIM_WATCH_SOCKET, folders[i]);
+        if (path != NULL && access(path + 5, W_OK) == 0) {
+            return path;
+        }
+    }
+    return NULL;
+}
+
 enum plim_status plim_cmd_status(struct plim_cli *cli, const struct plim_opts_status *opts,
                                  struct plim_err *err)
 {
+    const char *address = opts->monitor;
+    if (address != NULL && strcmp(address, "none") != 0) {
+        return ask(cli, opts, address, err);
+    }
+    address = address == NULL && opts->samples == NULL ? find_monitor(cli) : NULL;
+    if (address != NULL && ask(cli, opts, address, NULL) == PLIM_OK) {
+        return PLIM_OK;
+    }
+    plim_buf_reset(&cli->out); /* a socket that was left behind, or a monitor that hangs */
     return look(cli, opts, err);
 }

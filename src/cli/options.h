@@ -403,6 +403,11 @@
       "only print a settings file with every key and its meaning")
 
 #define PLIM_OPTIONS_status(X, S)                                                                  \
+    X(S, monitor, TEXT, "monitor", 0, "ADDRESS", NULL,                                             \
+      "ask the monitor there: HOST:PORT, https://..., unix:PATH; none: look without one "          \
+      "(default: "                                                                                 \
+      "a monitor of this machine, if one runs)")                                                   \
+    X(S, token_file, TEXT, "token-file", 0, "FILE", NULL, "file with the token of that monitor")   \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|prometheus|openmetrics")
 

@@ -20,6 +20,7 @@ static const struct plim_http_route routes[] = {
     {"GET", "/readyz", plim__serve_readyz, PLIM_HTTP_OPEN, 0},
     {"GET", "/metrics", plim__serve_metrics, 0, 0},
     {"GET", "/api/v1/status", plim__serve_status, 0, 0},
+    {"GET", "/api/v1/status.txt", plim__serve_status_text, 0, 0},
     {"GET", "/api/v1/live", plim__serve_live, 0, 0},
     {"GET", "/api/v1/findings", plim__serve_findings, 0, 0},
     {"GET", "/api/v1/subjects", plim__serve_subjects, PLIM_HTTP_SLOW, 0},
@@ -57,7 +58,7 @@ static void fill_defaults(struct addresses *a)
     a->defaults[0] = a->port;
     a->n = 1;
     if (in && *in) {
-        int n = snprintf(a->socket, sizeof(a->socket), "unix:%s/plimsoll-watch.sock", in);
+        int n = snprintf(a->socket, sizeof(a->socket), "unix:%s/" PLIM_WATCH_SOCKET, in);
         if (n > 0 && (size_t)n < sizeof(a->socket)) {
             a->defaults[a->n++] = a->socket;
         }

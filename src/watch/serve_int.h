@@ -57,6 +57,7 @@ struct plim__serve {
 /* serve_state.c */
 PLIM__HANDLER(metrics);
 PLIM__HANDLER(status);
+PLIM__HANDLER(status_text);
 PLIM__HANDLER(live);
 PLIM__HANDLER(findings);
 PLIM__HANDLER(healthz);

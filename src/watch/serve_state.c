@@ -57,6 +57,12 @@ PLIM__HANDLER(status)
     return newest(self, PLIM_WATCH_TEXT_STATUS, "application/json", answer, err);
 }
 
+PLIM__HANDLER(status_text)
+{
+    (void)request;
+    return newest(self, PLIM_WATCH_TEXT_VIEW, "text/plain; charset=utf-8", answer, err);
+}
+
 PLIM__HANDLER(findings)
 {
     (void)request;

@@ -21,6 +21,12 @@ static void status(struct plim_buf *out, const struct plim_state *state)
     plim_status_json(out, state, true);
 }
 
+static void view(struct plim_buf *out, const struct plim_state *state)
+{
+    static const struct plim_status_style style = {.width = 100};
+    plim_status_view(out, state, &style);
+}
+
 static void findings(struct plim_buf *out, const struct plim_state *state)
 {
     plim_findings_json(out, state, true);
@@ -37,6 +43,7 @@ static void open_metrics(struct plim_buf *out, const struct plim_state *state)
 }
 
 static const render renders[PLIM_WATCH_TEXTS] = {[PLIM_WATCH_TEXT_STATUS] = status,
+                                                 [PLIM_WATCH_TEXT_VIEW] = view,
                                                  [PLIM_WATCH_TEXT_FINDINGS] = findings,
                                                  [PLIM_WATCH_TEXT_METRICS] = metrics,
                                                  [PLIM_WATCH_TEXT_OPENMETRICS] = open_metrics};

@@ -15,6 +15,11 @@
 
 #define PLIM_WATCH_PORT 9754 /* on the loopback, when nothing else is said */
 
+/* Name of its socket, in the folder that the system (/run/plimsoll) or the session (XDG_RUNTIME_DIR)
+ * gives to it. */
+#define PLIM_WATCH_SOCKET "plimsoll-watch.sock"
+#define PLIM_WATCH_SYSTEM "/run/plimsoll"
+
 /* What the command line said; what it left out, the settings file may say (watch/config.h). */
 struct plim_watch_options {
     const char *settings;      /* path of the settings file; NULL: none */

@@ -55,6 +55,7 @@ struct plim_watch_part {
 /* X(NAME): forms of the state. */
 #define PLIM_WATCH_TEXT_MAP(X)                                                                     \
     X(STATUS)   /* "plimsoll.status/1", one line */                                                \
+    X(VIEW)     /* report/status.h for a terminal, without colours */                              \
     X(FINDINGS) /* "plimsoll.findings/1", one line */                                              \
     X(METRICS)  /* report/metrics.h, the text form */                                              \
     X(OPENMETRICS)
