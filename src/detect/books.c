@@ -130,6 +130,7 @@ static void forget(struct plim_detector *d)
         if (!gone(d, t)) {
             continue;
         }
+        plim__level_note(d, t);
         plim__findings_end(d, t,
                            t->subject.pid != 0 ? "The process no longer uses the device."
                                                : "The device is no longer listed.");

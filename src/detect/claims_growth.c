@@ -22,32 +22,33 @@
 
 #define LOADING_SHARE 0.05             /* of what it holds, in ten minutes */
 #define LOADING_BYTES (1.0 * PLIM_GIB) /* in ten minutes: 1.7 MiB a second; no disk is slower */
-#define INTERVAL      1.38 /* Student's t of an 80 % interval, nine degrees of freedom */
 #define FOREVER       (3650 * 86400.0) /* seconds: no estimate is longer */
 #define CACHE_HOURS   3.0  /* growth that has lasted so long is likelier a leak than a cache */
 #define MATTERS       0.05 /* of the reserved bytes: less stranded is no concern */
 #define MUCH          0.15 /* of the reserved bytes, stranded when requests are retried */
 #define CACHE_SHARE   0.01 /* of the device: a cache that grows by less is no news */
+#define KNOWN         1.02 /* times what a program held before */
+#define VISIT         9000.0 /* seconds that others must grow: visitors come and go within an hour or two */
 #define SOON          (2 * 3600.0) /* seconds: a leak that is worth a warning however new it is */
 #define AT_ONCE       (30 * 60.0)  /* seconds: critical */
 
-struct plim_estimate plim__left(const struct plim_growing *g, double headroom)
+struct plim_estimate plim__left(const struct plim_growing *g, double least, double most)
 {
     struct plim_estimate left = {0};
     const struct plim_window *w = plim__growing_for(g, 3600);
     for (int pass = 0; pass < 2 && w != NULL; pass++) {
-        w = plim__growing_for(g, headroom / fmax((double)w->slope, 1e-3));
+        w = plim__growing_for(g, least / fmax((double)w->slope, 1e-3));
     }
     if (w == NULL || !(w->slope > 0)) {
         return left;
     }
-    double slope = (double)w->slope, low = slope - INTERVAL * (double)w->error;
-    double high = slope + INTERVAL * (double)w->error;
-    headroom = fmax(headroom, 0);
+    struct plim_estimate slope = plim__growing_slope(g, w);
+    least = fmax(least, 0);
+    most = fmax(most, least);
     left.valid = true;
-    left.value = fmin(headroom / slope, FOREVER);
-    left.low = fmin(headroom / high, FOREVER);
-    left.high = low > 0 ? fmin(headroom / low, FOREVER) : FOREVER;
+    left.value = fmin(least / slope.value, FOREVER);
+    left.low = fmin(least / slope.high, FOREVER);
+    left.high = slope.low > 0 ? fmin(most / slope.low, FOREVER) : FOREVER;
     return left;
 }
 
@@ -83,6 +84,7 @@ static enum plim_status follow(struct plim_detector *d, struct plim_tracked *t,
         if (t->growing[which] == NULL) {
             return plim__fail(err, PLIM_E_NOMEM, "out of memory for the history of a figure");
         }
+        t->growing[which]->least = which == PLIM_FOLLOWED_OTHERS ? VISIT : 0;
     }
     *closed |=
         plim__growing_add(t->growing[which], d->now_ns, (double)value, t->now.load, cumulative);
@@ -93,6 +95,14 @@ static enum plim_growth_state state_of(const struct plim_tracked *t, enum plim_f
 {
     return t->growing[which] != NULL ? plim__growing_best(t->growing[which])->state
                                      : PLIM_GROWTH_UNKNOWN;
+}
+
+/* What a program has held before, in an earlier life or in this one, without running away: growth up to
+ * there is its way of filling up. Learned from lives of which no leak was told. */
+static bool known_level(struct plim_detector *d, const struct plim_tracked *t)
+{
+    const struct plim_level *l = plim__level_of(d, t);
+    return l != NULL && (double)t->now.held < KNOWN * (double)l->bytes;
 }
 
 /* ---- claims ---- */
@@ -111,26 +121,30 @@ static const struct {
     [PLIM_FOLLOWED_OTHERS] = {"bytes of its other users", "Its other users grow", 0.85},
 };
 
-/* What the growing figure may still take before a request fails. */
-static double headroom(const struct plim_detector *d, const struct plim_tracked *t,
-                       enum plim_followed which, double slope)
+/* What the growing figure may still take before a request fails: at least, if the highest peak of the
+ * past comes again; at most, if only the peaks of the last hour do. False: not known. */
+static bool headroom(const struct plim_detector *d, const struct plim_tracked *t,
+                     enum plim_followed which, double slope, double *least, double *most)
 {
     const struct plim_tracked *on = plim__device_of(d, t->subject.device);
     const struct plim_growing *used = on != NULL ? on->growing[PLIM_FOLLOWED_USED] : NULL;
     if (on == NULL || !on->books_valid) {
-        return -1;
+        return false;
     }
-    double most = used != NULL ? plim__growing_peak(used, 0, 3600) : -1;
-    double room = (double)plim_sub_sat(on->total, on->reserved) - fmax(most, (double)on->used);
-    if (which != PLIM_FOLLOWED_LIVE) {
-        return room;
+    double peak = used != NULL ? plim__growing_peak(used, 0, 3600) : -1;
+    double all = (double)plim_sub_sat(on->total, on->reserved);
+    *least = all - fmax(peak, (double)on->used);
+    *most = all - (double)on->used;
+    if (which == PLIM_FOLLOWED_LIVE) {
+        /* Cached bytes serve the leak too, but the working set's peaks come again. */
+        const struct plim_growing *g = t->growing[which];
+        double live = (double)t->now.live, reserved = (double)t->now.reserved;
+        double lasts = (*least + reserved - live) / fmax(slope, 1);
+        *most += reserved - fmax(plim__growing_peak(g, slope, 3600), live);
+        *least +=
+            reserved - fmax(plim__growing_peak(g, slope, fmin(fmax(lasts, 3600), 86400)), live);
     }
-    /* Cached bytes serve the leak too, but the working set's peaks come again. */
-    double all = room + (double)t->now.reserved;
-    const struct plim_growing *g = t->growing[which];
-    double lasts = (all - (double)t->now.live) / fmax(slope, 1);
-    return all -
-           fmax(plim__growing_peak(g, slope, fmin(fmax(lasts, 3600), 86400)), (double)t->now.live);
+    return true;
 }
 
 static void estimate(const struct plim_detector *d, const struct plim_tracked *t,
@@ -138,15 +152,13 @@ static void estimate(const struct plim_detector *d, const struct plim_tracked *t
 {
     const struct plim_growing *g = t->growing[which];
     const struct plim_window *w = plim__growing_for(g, 3600);
+    double least, most;
     if (w == NULL) {
         return;
     }
-    double room = headroom(d, t, which, (double)w->slope);
-    c->slope = (struct plim_estimate){true, (double)w->slope,
-                                      (double)w->slope - INTERVAL * (double)w->error,
-                                      (double)w->slope + INTERVAL * (double)w->error};
-    if (room >= 0) {
-        c->seconds_left = plim__left(g, room);
+    c->slope = plim__growing_slope(g, w);
+    if (headroom(d, t, which, (double)w->slope, &least, &most)) {
+        c->seconds_left = plim__left(g, least, most);
     }
 }
 
@@ -330,9 +342,9 @@ static enum plim_status claim_process(struct plim_detector *d, struct plim_track
     bool allocator = t->growing[PLIM_FOLLOWED_LIVE] != NULL;
     enum plim_followed main = allocator ? PLIM_FOLLOWED_LIVE : PLIM_FOLLOWED_HELD;
     bool held = state_of(t, PLIM_FOLLOWED_HELD) >= PLIM_GROWTH_SLOWING;
-    bool leak, told;
+    bool told, leak = t->standing[PLIM_FINDING_LEAK].id != 0, known = !leak && known_level(d, t);
     PLIM_TRY(claim(d, t,
-                   &(struct growth_claim){main, PLIM_FINDING_LEAK, PLIM_GROWTH_STEADY, false, NULL},
+                   &(struct growth_claim){main, PLIM_FINDING_LEAK, PLIM_GROWTH_STEADY, known, NULL},
                    err));
     leak = t->standing[PLIM_FINDING_LEAK].id != 0;
     if (t->growing[PLIM_FOLLOWED_STRANDED] != NULL) {
@@ -361,6 +373,7 @@ static enum plim_status process(struct plim_detector *d, struct plim_tracked *t,
 {
     bool closed = false;
     const struct plim_holding *h = &t->now;
+    t->held_last = h->held_valid ? h->held : t->held_last;
     if (!h->held_valid || !settled(d, t)) {
         return PLIM_OK;
     }

@@ -106,5 +106,5 @@ struct plim_estimate plim_detector_left(const struct plim_detector *d, uint32_t 
 {
     const struct plim_tracked *t = plim__device_of(d, device);
     const struct plim_growing *g = t != NULL ? t->growing[PLIM_FOLLOWED_USED] : NULL;
-    return g != NULL ? plim__left(g, (double)t->free) : (struct plim_estimate){0};
+    return g != NULL ? plim__left(g, (double)t->free, (double)t->free) : (struct plim_estimate){0};
 }

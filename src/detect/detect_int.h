@@ -71,6 +71,7 @@ enum plim_followed {
 /* X(field): what is kept of a subject when a detector is saved, besides its series and its findings. */
 #define PLIM_TRACKED_MAP(X)                                                                        \
     X(first_ns)                                                                                    \
+    X(held_last)                                                                                   \
     X(settled_ns)                                                                                  \
     X(first_step)                                                                                  \
     X(xids)                                                                                        \
@@ -120,6 +121,7 @@ struct plim_tracked {
     uint64_t trouble_count;      /* Xids and uncorrected errors since the trouble began */
     bool trouble_errors;         /* uncorrected errors were among them */
     struct plim_holding now;     /* of a process */
+    uint64_t held_last;          /* of a process: bytes, when it was seen last */
     uint64_t settled_ns;         /* awake time since when it is loaded; 0: not yet */
     uint64_t minute;             /* of awake time, that `recent` was last filled in */
     float recent[11];            /* what it held in the last minutes; newest first */
@@ -155,6 +157,14 @@ struct plim_lineage {
     float ages[PLIM_AGES]; /* seconds that it had lived */
 };
 
+/* How much lives of one program have held without leaking. */
+struct plim_level {
+    char name[16];        /* of the process, "" unused */
+    char device_uuid[96]; /* where */
+    uint64_t bytes;       /* the most that a life of an hour or more held when it ended */
+    uint64_t newest_ns;   /* awake time at which that life ended */
+};
+
 struct plim_detector {
     struct plim_detect_options options;
     uint64_t now_ns;  /* awake time */
@@ -171,6 +181,7 @@ struct plim_detector {
     PLIM_VEC(struct plim_finding) findings;
     bool unsorted;
     struct plim_lineage lineages[PLIM_LINEAGES];
+    struct plim_level levels[PLIM_LINEAGES];
     uint64_t untracked; /* subjects that were one too many */
 };
 
@@ -230,6 +241,12 @@ PLIM_MUST_USE enum plim_status plim__rule_ooms(struct plim_detector *d, struct p
 PLIM_MUST_USE enum plim_status plim__rule_cluster(struct plim_detector *d, struct plim_tracked *t,
                                                   struct plim_err *err);
 
+/** plim__level_note() - a process has ended: remember what it held. plim__level_of() - what earlier lives
+ * of the same program held on the same device, or NULL. */
+void plim__level_note(struct plim_detector *d, const struct plim_tracked *t);
+const struct plim_level *plim__level_of(const struct plim_detector *d,
+                                        const struct plim_tracked *t);
+
 /** plim__rule_conditions() - spill, residue of sleep, difference from siblings: of a process. */
 PLIM_MUST_USE enum plim_status plim__rule_conditions(struct plim_detector *d,
                                                      struct plim_tracked *t, struct plim_err *err);
@@ -239,8 +256,9 @@ PLIM_MUST_USE enum plim_status plim__rule_conditions(struct plim_detector *d,
 PLIM_MUST_USE enum plim_status plim__rule_growth(struct plim_detector *d, struct plim_tracked *t,
                                                  struct plim_err *err);
 
-/** plim__left() - time until `headroom` is used up by steady growth. */
-struct plim_estimate plim__left(const struct plim_growing *g, double headroom);
+/** plim__left() - time until the headroom, between `least` and `most` bytes, is used up by steady
+ * growth. */
+struct plim_estimate plim__left(const struct plim_growing *g, double least, double most);
 
 /* ---- words.c ---- */
 

@@ -12,14 +12,18 @@
     1e-4 /* of one window: a week has 168 separate hours, and nine windows are judged */
 #define UNSTEADY   0.01 /* that the mean step is by chance, though noise adds up from step to step */
 #define UNSTEADIER 1e-4 /* the same for a cumulative figure, in which noise does add up */
-#define MANY_STEPS 0.6  /* of the steps must rise */
-#define ONE_STEP   0.5  /* of the growth may come in one step: more is a jump, not growth */
-#define FALLS      0.25 /* of the growth may be taken back on the way */
-#define SLOWER     0.9  /* second half against the first */
-#define SLOWER_T   2.0  /* standard errors; both make it slowing */
-#define MUCH_LESS  0.4  /* second half against the first: slowing whatever the spread */
-#define SAME_DAILY 0.7  /* of the growth must be new against the same hour of the day before */
-#define STOPPED    0.15 /* of the growth that was expected */
+#define RAMP                                                                                       \
+    1e-6 /* the same in windows of hours: a day's rise of traffic lifts high-water marks for half a day */
+#define MANY_STEPS  0.6  /* of the steps must rise */
+#define ONE_STEP    0.5  /* of the growth may come in one step: more is a jump, not growth */
+#define FALLS       0.25 /* of the growth may be taken back on the way */
+#define SLOWER      0.9  /* second half against the first */
+#define SLOWER_T    2.0  /* standard errors; both make it slowing */
+#define MUCH_LESS   0.4  /* second half against the first: slowing whatever the spread */
+#define SAME_DAILY  0.7  /* of the growth must be new against the same hour of the day before */
+#define INTERVAL    1.38 /* Student's t of an 80 % interval, nine degrees of freedom */
+#define LEAST_ERROR 0.1  /* of a slope */
+#define STOPPED     0.15 /* of the growth that was expected */
 
 /* Newest `buckets` of a scale, `fold` to a point. */
 static const struct {
@@ -115,7 +119,8 @@ struct view {
 static enum plim_growth_state state_of(const struct plim_series *s, const struct plim_trend *t,
                                        double last, struct view v)
 {
-    double unsteady = v.cumulative ? UNSTEADIER : UNSTEADY;
+    bool ramp = t->seconds > 3600 && t->seconds < 0.75 * 86400;
+    double unsteady = !v.cumulative ? UNSTEADY : ramp ? RAMP : UNSTEADIER;
     if (t->p > BY_CHANCE || t->grown < MATERIAL || t->largest_rise > ONE_STEP * t->grown ||
         t->falls > FALLS * t->grown || t->rises < MANY_STEPS * (t->n - 1) ||
         plim_student_tail(t->steadiness_t, t->n - 2) > unsteady ||
@@ -199,6 +204,21 @@ const struct plim_window *plim__growing_for(const struct plim_growing *g, double
         }
     }
     return chosen;
+}
+
+struct plim_estimate plim__growing_slope(const struct plim_growing *g, const struct plim_window *w)
+{
+    double slope = (double)w->slope;
+    double half = fmax(INTERVAL * (double)w->error, LEAST_ERROR * slope);
+    struct plim_estimate e = {true, slope, slope - half, slope + half};
+    for (unsigned i = 0; i < PLIM_WINDOWS; i++) {
+        const struct plim_window *o = &g->windows[i];
+        if (o->state == PLIM_GROWTH_STEADY && 4 * o->seconds >= w->seconds) {
+            e.low = fmin(e.low, (double)o->slope);
+            e.high = fmax(e.high, (double)o->slope);
+        }
+    }
+    return e;
 }
 
 bool plim__growing_stopped(const struct plim_growing *g, double slope, double window_seconds)

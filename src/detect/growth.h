@@ -14,6 +14,7 @@
  * Growth that ended must last four times as long as when it was found, to be believed again.
  */
 
+#include "detect/detect.h"
 #include "detect/series.h"
 #include "detect/trend.h"
 
@@ -60,6 +61,11 @@ const struct plim_window *plim__growing_best(const struct plim_growing *g);
 /** plim__growing_for() - the steady window that suits a forecast of so many seconds: the shortest that
  * is at least as long, or the longest; NULL: none is steady. */
 const struct plim_window *plim__growing_for(const struct plim_growing *g, double seconds);
+
+/** plim__growing_slope() - 80 % interval of the slope of that window: Student's t of its error, widened
+ * to what other steady windows of at least a quarter of its length say, and to a tenth: no pace is
+ * steadier than that for long. */
+struct plim_estimate plim__growing_slope(const struct plim_growing *g, const struct plim_window *w);
 
 /** plim__growing_stopped() - whether growth at `slope` has stopped: for a third of the window in which it
  * was seen, at least half an hour, next to nothing was added. */

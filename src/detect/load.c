@@ -203,10 +203,20 @@ static void get_lineage(const json_t *o, struct plim_detector *d, struct plim_li
     l->next = l->n % PLIM_AGES;
 }
 
+static void get_level(const json_t *o, const struct plim_detector *d, struct plim_level *l)
+{
+    get_text(o, "name", l->name, sizeof(l->name));
+    get_text(o, "device", l->device_uuid, sizeof(l->device_uuid));
+    (void)get_u64(o, "bytes", &l->bytes);
+    (void)get_u64(o, "newest_ns", &l->newest_ns);
+    l->newest_ns = plim_min_u64(l->newest_ns, d->now_ns);
+}
+
 static enum plim_status get_all(const json_t *root, struct plim_detector *d, struct plim_err *err)
 {
     const char *schema = json_string_value(json_object_get(root, "schema"));
     const json_t *lineages = json_object_get(root, "lineages");
+    const json_t *levels = json_object_get(root, "levels");
     const json_t *subjects = json_object_get(root, "subjects");
     if (schema == NULL || strcmp(schema, PLIM_DETECTOR_SCHEMA) != 0) {
         return bad(err, "its schema is not " PLIM_DETECTOR_SCHEMA);
@@ -220,6 +230,9 @@ static enum plim_status get_all(const json_t *root, struct plim_detector *d, str
     }
     for (size_t i = 0; i < json_array_size(lineages) && i < PLIM_LINEAGES; i++) {
         get_lineage(json_array_get(lineages, i), d, &d->lineages[i]);
+    }
+    for (size_t i = 0; i < json_array_size(levels) && i < PLIM_LINEAGES; i++) {
+        get_level(json_array_get(levels, i), d, &d->levels[i]);
     }
     for (size_t i = 0; i < json_array_size(subjects); i++) {
         PLIM_TRY(get_subject(json_array_get(subjects, i), d, err));

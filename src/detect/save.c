@@ -141,6 +141,16 @@ static void put_lineage(struct plim_jsonw *w, const struct plim_lineage *l)
     plim_jsonw_end(w);
 }
 
+static void put_level(struct plim_jsonw *w, const struct plim_level *l)
+{
+    plim_jsonw_object(w);
+    plim_jsonw_kv_text(w, "name", l->name);
+    plim_jsonw_kv_text(w, "device", l->device_uuid);
+    put_u64(w, "bytes", l->bytes);
+    put_u64(w, "newest_ns", l->newest_ns);
+    plim_jsonw_end(w);
+}
+
 void plim_detector_save(const struct plim_detector *d, struct plim_buf *out)
 {
     struct plim_jsonw w;
@@ -158,6 +168,14 @@ void plim_detector_save(const struct plim_detector *d, struct plim_buf *out)
     for (unsigned i = 0; i < PLIM_LINEAGES; i++) {
         if (d->lineages[i].n > 0) {
             put_lineage(&w, &d->lineages[i]);
+        }
+    }
+    plim_jsonw_end(&w);
+    plim_jsonw_key(&w, "levels");
+    plim_jsonw_array(&w);
+    for (unsigned i = 0; i < PLIM_LINEAGES; i++) {
+        if (d->levels[i].name[0] != '\0') {
+            put_level(&w, &d->levels[i]);
         }
     }
     plim_jsonw_end(&w);

@@ -135,6 +135,7 @@ static void grow(struct gen *g, double dt)
     double due = g->now_s >= g->truth.onset_s ? g->o.bytes_per_hour / 3600 * dt : 0;
     double level = g->rate > 0 ? g->running / fmax(g->rate * g->request_s, 1e-9) : 1;
     switch (g->o.kind) {
+    case GEN_LEAK_POOL:
     case GEN_LEAK_STEADY:
     case GEN_LEAK_TRAINING:
         g->grown += due;
@@ -217,7 +218,7 @@ static double live(struct gen *g, double dt)
     }
     if (g->rate > 0) {
         double bytes = serve(g, dt);
-        need += g->o.kind == GEN_FLAT ? 0 : bytes;
+        need += g->o.kind == GEN_FLAT || g->o.kind == GEN_LEAK_POOL ? 0 : bytes;
     }
     if (g->o.kind == GEN_TRAINING || g->o.kind == GEN_LEAK_TRAINING) {
         need += train(g);

@@ -18,6 +18,7 @@
 
 /* X(NAME, text, truth: class or NONE) */
 #define GEN_KIND_MAP(X)                                                                            \
+    X(LEAK_POOL, "leak beside a pool", LEAK)                                                       \
     X(LEAK_STEADY, "leak, steady", LEAK)                                                           \
     X(LEAK_STEPS, "leak, a step for some requests", LEAK)                                          \
     X(LEAK_TRAFFIC, "leak, only under traffic", LEAK)                                              \

@@ -3,7 +3,7 @@
 /*
  * How well the detector does on made-up histories: the tables of docs/design/detection.md.
  *
- *   trial [--seeds N] [--days D] [--period S] [--kind K] [--verbose]
+ *   trial [--seeds N] [--first N] [--days D] [--period S] [--kind K] [--view V] [--rate R] [--verbose 1]
  *
  * Leaks run until a request fails or the days are over; healthy histories run for the days. Beside the
  * detector two rules that people use run on the same samples:
@@ -12,6 +12,7 @@
  *                alert on a gauge)
  */
 
+#include "base/num.h"
 #include "detect/detect.h"
 #include "detect/generate.h"
 
@@ -75,15 +76,16 @@ static void peer_step(struct peer *p, double now, double used, double total)
 
 /* ---- one history ---- */
 
-#define HOURLY 800u
+#define SLOTS 4100u /* of ten minutes: four weeks */
 
 struct outcome {
     struct gen_truth truth;
     double hours;
-    double found_s; /* of the first finding of the true class; 0: none */
-    unsigned wrong; /* findings of classes that are not true */
+    double found_s;   /* of the first finding of the true class; 0: none */
+    unsigned notices; /* findings of growth of a cache */
+    unsigned wrong;   /* findings of classes that are not true */
     unsigned by_class[PLIM_FINDING_CLASSES];
-    struct plim_estimate left[HOURLY]; /* of the true finding, at every ten minutes */
+    struct plim_estimate left[SLOTS]; /* of the true finding, at every ten minutes */
     struct peer peer;
 };
 
@@ -115,6 +117,7 @@ static void look(struct outcome *out, const struct gen_options *o, struct plim_d
             *seen = f[i].id;
             out->by_class[f[i].class]++;
             out->wrong += !right;
+            out->notices += f[i].class == PLIM_FINDING_CACHE_GROWTH;
             bool found = right && (int)f[i].class != PLIM_FINDING_CAPACITY &&
                          f[i].class != PLIM_FINDING_CACHE_GROWTH;
             if (found && out->found_s == 0) { /* NOLINT */
@@ -126,7 +129,7 @@ static void look(struct outcome *out, const struct gen_options *o, struct plim_d
             }
         }
         unsigned slot = (unsigned)(now / 600);
-        if (f[i].active && right && f[i].class != PLIM_FINDING_CAPACITY && slot < HOURLY) {
+        if (f[i].active && right && f[i].class != PLIM_FINDING_CAPACITY && slot < SLOTS) {
             out->left[slot] = f[i].seconds_left;
         }
     }
@@ -167,13 +170,25 @@ static void run(const struct gen_options *o, double days, struct outcome *out, b
 
 /* ---- tables ---- */
 
-struct tally {
-    unsigned histories, found, within, wrong, alerts[2], caught[2];
+#define RATES  5u
+#define ERRORS 4096u
+
+static const double rates[RATES] = {10, 30, 100, 300, 1000}; /* MB an hour */
+
+struct cell {
+    unsigned histories, found, within, wrong, notices, caught[2], alerts[2];
     double weeks;
-    double delays[4096];
-    double errors[4096]; /* relative error of the time left at half of it */
-    unsigned n_delays, n_errors, covered, intervals;
+    double delays[64];
+    unsigned raised[PLIM_FINDING_CLASSES]; /* histories with such a finding */
 };
+
+struct left {
+    double errors[ERRORS]; /* relative, at half the remaining life */
+    unsigned n, covered, intervals;
+};
+
+static struct cell cells[GEN_KINDS][GEN_VIEWS][RATES];
+static struct left lefts[GEN_VIEWS];
 
 static int by_value(const void *a, const void *b)
 {
@@ -190,50 +205,160 @@ static double quantile(double *v, unsigned n, double q)
     return v[(unsigned)(q * (n - 1) + 0.5)];
 }
 
-static void add(struct tally *t, const struct outcome *o)
+static void add_left(struct left *l, const struct outcome *o)
 {
-    double warm = fmax(o->truth.onset_s, 600), oom = o->truth.oom_s;
-    t->histories++;
-    t->weeks += o->hours / 168;
-    t->wrong += o->wrong;
-    for (int r = 0; r < 2; r++) {
-        t->alerts[r] += o->peer.alerts[r];
-        t->caught[r] += o->peer.first[r] > 0;
-    }
-    if (o->found_s > 0 && t->n_delays < 4096) {
-        t->found++;
-        t->within += o->found_s - warm <= 3600;
-        t->delays[t->n_delays++] = o->found_s - warm;
-    }
-    if (oom > 0) {
-        unsigned half = (unsigned)((o->truth.onset_s + (oom - o->truth.onset_s) / 2) / 600);
-        for (unsigned i = 1; i < oom / 600 && i < HOURLY; i++) {
-            const struct plim_estimate *e = &o->left[i];
-            double left = oom - i * 600.0;
-            if (e->valid && i % 6 == 0) {
-                t->intervals++;
-                t->covered += left >= e->low && left <= e->high;
-            }
-            if (e->valid && i == half && t->n_errors < 4096) {
-                t->errors[t->n_errors++] = fabs(e->value - left) / left;
-            }
+    double oom = o->truth.oom_s;
+    unsigned half = (unsigned)((o->truth.onset_s + (oom - o->truth.onset_s) / 2) / 600);
+    for (unsigned i = 1; i < oom / 600 && i < SLOTS; i++) {
+        const struct plim_estimate *e = &o->left[i];
+        double left = oom - i * 600.0;
+        if (e->valid && i % 6 == 0) {
+            l->intervals++;
+            l->covered += left >= e->low && left <= e->high;
+        }
+        if (e->valid && i == half && l->n < ERRORS) {
+            l->errors[l->n++] = fabs(e->value - left) / left;
         }
     }
 }
 
-static void print(const char *name, struct tally *t)
+static void add(struct cell *c, const struct outcome *o)
 {
-    double n = t->wrong;
-    /* 95 % of a Poisson rate: Wilson and Hilferty's approximation of the chi-squared quantiles. */
+    double warm = fmax(o->truth.onset_s, 600); /* the warm-up of the process */
+    c->histories++;
+    c->weeks += o->hours / 168;
+    c->wrong += o->wrong;
+    c->notices += o->notices;
+    for (int r = 0; r < 2; r++) {
+        c->alerts[r] += o->peer.alerts[r];
+        c->caught[r] += o->peer.first[r] > 0;
+    }
+    for (int i = 0; i < PLIM_FINDING_CLASSES; i++) {
+        c->raised[i] += o->by_class[i] > 0;
+    }
+    if (o->found_s > 0 && c->found < PLIM_COUNT_OF(c->delays)) {
+        c->within += o->found_s - warm <= 3600;
+        c->delays[c->found++] = o->found_s - warm;
+    }
+}
+
+static bool grows(int kind)
+{
+    return kind <= GEN_CROWD;
+}
+
+static void print_found(void)
+{
+    printf("\n| growth | told by | 10 MB/h | 30 MB/h | 100 MB/h | 300 MB/h | 1000 MB/h |\n"
+           "| --- | --- | --- | --- | --- | --- | --- |\n");
+    for (int kind = 0; kind <= GEN_SPILL; kind++) {
+        for (int view = 0; view < GEN_VIEWS; view++) {
+            if (cells[kind][view][2].histories + cells[kind][view][0].histories == 0) {
+                continue;
+            }
+            printf("| %s | %s |", gen_kind_text((enum gen_kind)kind),
+                   gen_view_text((enum gen_view)view));
+            for (unsigned r = 0; r < (grows(kind) ? RATES : 1); r++) {
+                struct cell *c = &cells[kind][view][r];
+                printf(" %u/%u, %.1f h |", c->found, c->histories,
+                       quantile(c->delays, c->found, 0.5) / 3600);
+            }
+            printf("\n");
+        }
+    }
+}
+
+/* 95 % interval of a Poisson rate: Wilson and Hilferty's approximation of the chi-squared quantiles. */
+static void print_rate(double n, double weeks)
+{
     double low = n > 0 ? n * pow(1 - 1 / (9 * n) - 1.96 / (3 * sqrt(n)), 3) : 0;
     double high = (n + 1) * pow(1 - 1 / (9 * (n + 1)) + 1.96 / (3 * sqrt(n + 1)), 3);
-    printf("| %-38s | %4u | %4u | %4u | %7.0f | %4u | %5.2f (%.2f-%.2f) | %5.0f | %u/%u | %u/%u | "
-           "%u/%u |\n",
-           name, t->histories, t->found, t->within, quantile(t->delays, t->n_delays, 0.5) / 60,
-           t->wrong, n / t->weeks, low / t->weeks, high / t->weeks,
-           100 * quantile(t->errors, t->n_errors, 0.5), t->covered, t->intervals, t->caught[0],
-           t->alerts[0], t->caught[1], t->alerts[1]);
+    printf("%.0f in %.0f weeks: %.2f a week (%.2f to %.2f)", n, weeks, n / weeks, low / weeks,
+           high / weeks);
 }
+
+static void print_healthy(void)
+{
+    double wrong[GEN_VIEWS] = {0}, weeks[GEN_VIEWS] = {0}, peers[2] = {0}, all[2] = {0};
+    printf("\n| healthy | engine | allocator | process | device | notices | threshold | predict |\n"
+           "| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    for (int kind = GEN_FLAT; kind < GEN_KINDS; kind++) {
+        unsigned notices = 0, alerts[2] = {0};
+        printf("| %s |", gen_kind_text((enum gen_kind)kind));
+        for (int view = 0; view < GEN_VIEWS; view++) {
+            const struct cell *c = &cells[kind][view][0];
+            printf(" %u/%.0f |", c->wrong, c->weeks);
+            wrong[view] += c->wrong;
+            weeks[view] += c->weeks;
+            all[0] += c->wrong;
+            all[1] += c->weeks;
+            notices += c->notices;
+            for (int r = 0; r < 2; r++) {
+                alerts[r] += c->alerts[r];
+                peers[r] += c->alerts[r];
+            }
+        }
+        printf(" %u | %u | %u |\n", notices, alerts[0], alerts[1]);
+    }
+    printf("\nFalse alarms:\n");
+    for (int view = 0; view < GEN_VIEWS; view++) {
+        printf("  %-10s ", gen_view_text((enum gen_view)view));
+        print_rate(wrong[view], weeks[view]);
+        printf("\n  %s", view + 1 < GEN_VIEWS ? "" : "all        ");
+    }
+    print_rate(all[0], all[1]);
+    for (int r = 0; r < 2; r++) {
+        printf("\n  %-10s ", r == 0 ? "threshold" : "predict");
+        print_rate(peers[r], all[1]);
+    }
+    printf("\n");
+}
+
+static void print_confusion(void)
+{
+    printf("\n| truth | histories |");
+    for (int c = 0; c < PLIM_FINDING_CLASSES; c++) {
+        printf(" %s |", plim_finding_class_text((enum plim_finding_class)c));
+    }
+    printf("\n| --- | --- |");
+    for (int c = 0; c < PLIM_FINDING_CLASSES; c++) {
+        printf(" --- |");
+    }
+    for (int kind = 0; kind < GEN_KINDS; kind++) {
+        unsigned n = 0, raised[PLIM_FINDING_CLASSES] = {0};
+        for (int view = 0; view < GEN_VIEWS; view++) {
+            for (unsigned r = 0; r < RATES; r++) {
+                n += cells[kind][view][r].histories;
+                for (int c = 0; c < PLIM_FINDING_CLASSES; c++) {
+                    raised[c] += cells[kind][view][r].raised[c];
+                }
+            }
+        }
+        printf("\n| %s | %u |", gen_kind_text((enum gen_kind)kind), n);
+        for (int c = 0; c < PLIM_FINDING_CLASSES; c++) {
+            printf(raised[c] > 0 ? " %u |" : " |", raised[c]);
+        }
+    }
+    printf("\n");
+}
+
+static void print_left(void)
+{
+    printf("\n| told by | leaks that ran out | median error at half of life | within 20 %% | 80 %% "
+           "interval covers |\n| --- | --- | --- | --- | --- |\n");
+    for (int view = 0; view < GEN_VIEWS; view++) {
+        struct left *l = &lefts[view];
+        unsigned near = 0;
+        for (unsigned i = 0; i < l->n; i++) {
+            near += l->errors[i] <= 0.2;
+        }
+        printf("| %s | %u | %.0f %% | %u of %u | %.0f %% of %u |\n",
+               gen_view_text((enum gen_view)view), l->n, 100 * quantile(l->errors, l->n, 0.5), near,
+               l->n, 100.0 * l->covered / fmax(l->intervals, 1), l->intervals);
+    }
+}
+
+/* ---- the command ---- */
 
 static double option(int argc, char **argv, const char *name, double otherwise)
 {
@@ -245,7 +370,7 @@ static double option(int argc, char **argv, const char *name, double otherwise)
     return otherwise;
 }
 
-static bool shown_in(enum gen_kind kind, enum gen_view view)
+static bool shown_in(int kind, int view)
 {
     switch (kind) {
     case GEN_FRAGMENTATION:
@@ -261,56 +386,57 @@ static bool shown_in(enum gen_kind kind, enum gen_view view)
     }
 }
 
+struct plan {
+    unsigned seeds, first;
+    double days, period;
+    bool verbose;
+};
+
+static void run_cell(const struct plan *plan, int kind, int view, unsigned r, struct outcome *o)
+{
+    for (unsigned s = plan->first; s < plan->first + plan->seeds; s++) {
+        struct gen_options options = {(enum gen_kind)kind, (enum gen_view)view, rates[r] * 1e6, s,
+                                      plan->period};
+        if (plan->verbose) {
+            printf("  %s, %s, seed %u, %.0f MB/h\n", gen_kind_text(options.kind),
+                   gen_view_text(options.view), s, rates[r]);
+        }
+        run(&options, grows(kind) ? fmax(plan->days, 2) : plan->days, o, plan->verbose);
+        if (plan->verbose) {
+            printf("    onset %.2f h, end %.2f h, oom %.2f h\n", o->truth.onset_s / 3600, o->hours,
+                   o->truth.oom_s / 3600);
+        }
+        add(&cells[kind][view][r], o);
+        if (o->truth.oom_s > 0 && o->truth.class == PLIM_FINDING_LEAK) {
+            add_left(&lefts[view], o);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const double rates[] = {10, 30, 100, 300, 1000};
-    unsigned seeds = (unsigned)option(argc, argv, "--seeds", 2);
-    unsigned first = (unsigned)option(argc, argv, "--first", 1);
-    double days = option(argc, argv, "--days", 7), period = option(argc, argv, "--period", 10);
-    int only = (int)option(argc, argv, "--kind", -1);
-    int only_view = (int)option(argc, argv, "--view", -1);
-    double only_rate = option(argc, argv, "--rate", 0);
-    bool verbose = option(argc, argv, "--verbose", 0) > 0;
+    struct plan plan = {(unsigned)option(argc, argv, "--seeds", 2),
+                        (unsigned)option(argc, argv, "--first", 1), option(argc, argv, "--days", 7),
+                        option(argc, argv, "--period", 10), option(argc, argv, "--verbose", 0) > 0};
+    int only = (int)option(argc, argv, "--kind", -1),
+        view_only = (int)option(argc, argv, "--view", -1);
+    int rate_only = (int)option(argc, argv, "--rate", -1);
     struct outcome *o = malloc(sizeof(*o));
-    struct tally *t = malloc(sizeof(*t));
-    printf("| history | n | found | within 1 h | median min | wrong | a week | left %% | covered | "
-           "threshold | predict |\n");
     for (int kind = 0; kind < GEN_KINDS; kind++) {
         for (int view = 0; view < GEN_VIEWS; view++) {
-            if ((only >= 0 && only != kind) || (only_view >= 0 && only_view != view) ||
-                !shown_in((enum gen_kind)kind, (enum gen_view)view)) {
-                continue;
-            }
-            bool grows = kind <= GEN_CROWD;
-            for (unsigned r = 0; r < (grows ? 5 : 1); r++) {
-                char name[96];
-                if (grows && only_rate > 0 && only_rate != rates[r]) { /* NOLINT */
-                    continue;
+            bool chosen = (only < 0 || only == kind) && (view_only < 0 || view_only == view) &&
+                          shown_in(kind, view);
+            for (unsigned r = 0; chosen && r < (grows(kind) ? RATES : 1); r++) {
+                if (!grows(kind) || rate_only < 0 || rate_only == (int)r) {
+                    run_cell(&plan, kind, view, r, o);
                 }
-                memset(t, 0, sizeof(*t));
-                for (unsigned s = first; s < first + seeds; s++) {
-                    struct gen_options options = {(enum gen_kind)kind, (enum gen_view)view,
-                                                  rates[r] * 1e6, s, period};
-                    if (verbose) {
-                        printf("  %s, %s, seed %u, %.0f MB/h\n", gen_kind_text(options.kind),
-                               gen_view_text(options.view), s, rates[r]);
-                    }
-                    run(&options, grows ? fmax(days, 2) : days, o, verbose);
-                    if (verbose) {
-                        printf("    onset %.2f h, end %.2f h, oom %.2f h\n",
-                               o->truth.onset_s / 3600, o->hours, o->truth.oom_s / 3600);
-                    }
-                    add(t, o);
-                }
-                (void)snprintf(name, sizeof(name), grows ? "%s, %s, %.0f MB/h" : "%s, %s",
-                               gen_kind_text((enum gen_kind)kind),
-                               gen_view_text((enum gen_view)view), rates[r]);
-                print(name, t);
-                fflush(stdout);
             }
         }
     }
+    print_found();
+    print_healthy();
+    print_confusion();
+    print_left();
     free(o);
-    free(t);
     return 0;
 }
