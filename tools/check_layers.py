@@ -38,6 +38,7 @@ MAY_INCLUDE = {
     "http": {"base"},
     "incident": REPORT | {"report", "device"},
     "cli": REPORT | {"report"} | WORLD,
+    "top": REPORT | {"report"} | WORLD,
     "watch": REPORT | {"report"} | WORLD,
 }
 
@@ -45,7 +46,7 @@ MAY_INCLUDE = {
 TABLES = {("serving", "../../runtime/simgpu/cards.def")}
 
 # The one header of a layer that another may include: how the program starts the daemon.
-ENTRIES = {("cli", "watch/watch.h")}
+ENTRIES = {("cli", "watch/watch.h"), ("cli", "top/top.h")}
 
 # Public headers of the runtime's own objects: they need nothing but libc.
 RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h", "plimsoll/engine.h",

@@ -13,10 +13,10 @@ cd "$(dirname "$0")/.."
 build_packages=(
     build-essential git meson ninja-build pkgconf python3
     libzstd-dev liblzma-dev zlib1g-dev libxxhash-dev libjansson-dev libinih-dev
-    libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev
+    libmicrohttpd-dev libsqlite3-dev libcurl4-openssl-dev libncurses-dev
 )
 check_packages=(
-    libcmocka-dev scdoc mandoc python3-jsonschema zsh fish jq
+    libcmocka-dev scdoc mandoc python3-jsonschema python3-pyte zsh fish jq
     shellcheck codespell cppcheck gcovr zstd xz-utils
 )
 # What is in deploy/ is tested with the programs that it is for; alerts with a real Alertmanager.

@@ -35,7 +35,7 @@ SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1
           "ld-linux-x86-64.so.2"}
 # The libraries that the program carries, by the Debian package that has their licences.
 CARRIED = ("libzstd-dev", "liblzma-dev", "zlib1g-dev", "libxxhash-dev", "libjansson-dev", "libinih-dev",
-           "libmicrohttpd-dev", "libsqlite3-dev")
+           "libmicrohttpd-dev", "libsqlite3-dev", "libncurses-dev")
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the wheel is the same for the same inputs
 
 

@@ -45,6 +45,7 @@
     X(plan, "MODEL -- ENGINE_FLAGS", 0, PLIM_VERB_ANY_ARGS, 0,                                     \
       "say whether an engine will serve a model on a card, and what it will report")               \
     X(status, "", 0, 0, 0, "say once what holds the device memory of this machine")                \
+    X(top, "", 0, 0, 0, "show device memory in a terminal, by device, engine and process")         \
     X(watch, "", 0, 0, 0, "watch all device memory of this machine, and say what goes wrong")      \
     X(history, "[series|subjects|events|findings]", 0, 1, 0,                                       \
       "show what a monitor kept: series by time, who was there, what happened")                    \
@@ -379,6 +380,16 @@
     X(S, samples, TEXT, "samples", 0, "FILE", NULL,                                                \
       "take samples from this file (plimsoll.sample/1 lines) instead of asking drivers")
 
+/* What is looked at besides drivers. */
+#define PLIM_OPTIONS_ENGINES(X, S)                                                                 \
+    X(S, engine_url, LIST, "engine-url", 0, "ADDRESS", NULL,                                       \
+      "ask this serving engine for its metrics: [NAME=]HOST:PORT, http://..., unix:PATH; may be "  \
+      "repeated")                                                                                  \
+    X(S, engine_log, LIST, "engine-log", 0, "FILE", NULL,                                          \
+      "follow this log of an engine: [NAME=]PATH, or - for standard input; may be repeated")       \
+    X(S, no_discover, FLAG, "no-discover", 0, NULL, NULL,                                          \
+      "do not look for engines on this machine's loopback")
+
 #define PLIM_OPTIONS_watch(X, S)                                                                   \
     X(S, settings, TEXT, "settings", 0, "FILE", NULL, "settings file of the monitor")              \
     X(S, interval, DURATION, "interval", 'i', "TIME", NULL, "time between samples (default 1s)")   \
@@ -388,19 +399,35 @@
     X(S, max_bytes, SIZE, "max-bytes", 0, "SIZE", NULL,                                            \
       "most disk space of the history (default 1GiB); the oldest goes first")                      \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
-    X(S, engine, LIST, "engine", 0, "ADDRESS", NULL,                                               \
-      "ask this serving engine for its metrics: [NAME=]HOST:PORT, http://..., unix:PATH; may be "  \
-      "repeated")                                                                                  \
-    X(S, engine_log, LIST, "engine-log", 0, "FILE", NULL,                                          \
-      "follow this log of an engine: [NAME=]PATH, or - for standard input; may be repeated")       \
-    X(S, no_discover, FLAG, "no-discover", 0, NULL, NULL,                                          \
-      "do not look for engines on this machine's loopback")                                        \
+    PLIM_OPTIONS_ENGINES(X, S)                                                                     \
     X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")        \
     X(S, test_alert, TEXT, "test-alert", 0, "NAME", NULL,                                          \
       "only send a sample alert to the receiver [notify NAME] of the settings file")               \
     X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \
     X(S, example_settings, FLAG, "example-settings", 0, NULL, NULL,                                \
       "only print a settings file with every key and its meaning")
+
+#define PLIM_OPTIONS_top(X, S)                                                                     \
+    X(S, monitor, TEXT, "monitor", 0, "ADDRESS", NULL,                                             \
+      "show what a running monitor sees: HOST:PORT or unix:PATH of plimsoll watch")                \
+    X(S, interval, DURATION, "interval", 'i', "TIME", "1s", "time between two looks")              \
+    X(S, batch, FLAG, "batch", 'b', NULL, NULL,                                                    \
+      "plain text, screen after screen, for files and pipes: no terminal is needed")               \
+    X(S, once, FLAG, "once", '1', NULL, NULL, "one screen of plain text, then end")                \
+    X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many screens (default: never)")        \
+    X(S, width, COUNT, "width", 0, "N", "120", "columns of the plain text")                        \
+    X(S, sort, CHOICE, "sort", 's',                                                                \
+      "memory|pid|device|kind|share|live|slack|stranded|outside|growth|host|name", "memory",       \
+      "column that the processes are sorted by")                                                   \
+    X(S, filter, TEXT, "filter", 0, "TEXT", NULL,                                                  \
+      "only processes with this text in name, unit, container or pid")                             \
+    X(S, tree, FLAG, "tree", 't', NULL, NULL, "processes under their parents")                     \
+    PLIM_OPTIONS_DEVICE(X, S)                                                                      \
+    PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
+    PLIM_OPTIONS_ENGINES(X, S)                                                                     \
+    X(S, ascii, FLAG, "ascii", 0, NULL, NULL, "draw with ASCII only")                              \
+    X(S, no_color, FLAG, "no-color", 0, NULL, NULL,                                                \
+      "no colours (also when NO_COLOR is set or the output is no terminal)")
 
 #define PLIM_OPTIONS_status(X, S)                                                                  \
     X(S, monitor, TEXT, "monitor", 0, "ADDRESS", NULL,                                             \

@@ -103,6 +103,7 @@ static void use(struct plim_jsonw *w, const struct plim_state *s, const struct p
     }
     plim_jsonw_end(w);
     if (p != NULL && p->start_ticks != 0) {
+        plim_jsonw_kv_u64(w, "parent_pid", p->ppid);
         plim_jsonw_kv_u64(w, "start_ticks", p->start_ticks);
         plim_jsonw_kv_u64(w, "resident_bytes", p->rss);
 #define PLIM__X(field, size, key) text(w, key, p->field);
@@ -190,7 +191,18 @@ static void engine(struct plim_jsonw *w, const struct plim_engine_now *e)
     if (e->pid != 0) {
         plim_jsonw_kv_u64(w, "pid", e->pid);
     }
+    if (e->workers > 0) {
+        plim_jsonw_key(w, "workers");
+        plim_jsonw_array(w);
+        for (uint32_t i = 0; i < e->workers; i++) {
+            plim_jsonw_u64(w, e->worker[i]);
+        }
+        plim_jsonw_end(w);
+    }
     plim_jsonw_kv_bool(w, "up", e->up);
+    if (e->restarts > 0) {
+        plim_jsonw_kv_u64(w, "restarts", e->restarts);
+    }
     plim_jsonw_kv_u64(w, "told_ns", e->told_ns);
     for (unsigned i = 0; i < PLIM_ENGINE_FIGURES; i++) {
         if ((e->valid >> i & 1) != 0) {

@@ -61,7 +61,8 @@ void plim__top_trend(struct plim_top_canvas *c, unsigned x, unsigned y, unsigned
     for (size_t i = 0; i < n; i++) {
         uint64_t above = t->value[t->n - n + i] - from;
         unsigned level = span > 0 ? (unsigned)fmin((double)above / (double)span * 7.99, 7) : 0;
-        plim_top_cell(c, x + (unsigned)i, y, PLIM_TOP_TREND, 0x2581 + level, plain[level]);
+        plim_top_cell(c, x + width - (unsigned)n + (unsigned)i, y, PLIM_TOP_TREND, 0x2581 + level,
+                      plain[level]);
     }
 }
 
@@ -93,7 +94,7 @@ static void draw_title(const struct plim_top_model *m, const struct plim_top_vie
     }
     if (v->paused) {
         plim_top_put(c, x + 2, 0, c->width, PLIM_TOP_TITLE, "PAUSED");
-    } else if (v->interval_ns > 0) {
+    } else if (!v->batch) {
         plim_top_putf(c, x + 2, 0, PLIM_TOP_TITLE, "every %.3g s", (double)v->interval_ns / 1e9);
     }
     plim_top_style_row(c, 0, PLIM_TOP_TITLE);
@@ -168,9 +169,8 @@ static void share_cells(const struct plim_top_device *d, unsigned width,
 static void draw_bar(const struct plim_top_model *m, const struct plim_top_device *d,
                      struct plim_top_canvas *c, unsigned y)
 {
-    unsigned cells[PLIM_TOP_PARTS], trend = c->width >= 100 ? 20 : 0;
-    unsigned width =
-        c->width > trend + 6 ? (unsigned)plim_min_u64((c->width - trend - 6) / 2, 60) : 0;
+    unsigned cells[PLIM_TOP_PARTS], trend = c->width >= 140 ? 20 : 0;
+    unsigned width = (unsigned)plim_min_u64(plim_sub_sat(c->width, trend + 6) * 2 / 5, 60);
     unsigned x = plim_top_put(c, 2, y, 1, PLIM_TOP_DIM, "[");
     share_cells(d, width, cells);
     for (unsigned i = 0; i < PLIM_TOP_PARTS; i++) {
@@ -188,8 +188,8 @@ static void draw_bar(const struct plim_top_model *m, const struct plim_top_devic
         if (d->part[i] > 0) {
             x = plim_top_putf(c, x + 1, y, parts[i].style, "%c", parts[i].plain);
             plim_top_cell(c, x - 1, y, parts[i].style, parts[i].block, parts[i].plain);
-            x = plim_top_putf(c, x, y, PLIM_TOP_PLAIN, "%s %s", parts[i].text,
-                              plim_bytes_format(size, d->part[i]));
+            x = plim_top_putf(c, x, y, PLIM_TOP_PLAIN, "%s%s %s", c->ascii ? " " : "",
+                              parts[i].text, plim_bytes_format(size, d->part[i]));
         }
     }
 }
@@ -352,7 +352,8 @@ static void draw_last(const struct plim_top_view *v, struct plim_top_canvas *c)
 void plim_top_layout(const struct plim_top_model *m, struct plim_top_view *v,
                      struct plim_top_list *list, struct plim_top_canvas *c)
 {
-    unsigned y = 1, end = c->height > 1 ? c->height - 1 : c->height; /* the last line is for keys */
+    bool keys = c->height > 1 && !v->batch; /* in the last line */
+    unsigned y = 1, end = keys ? c->height - 1 : c->height;
     if (c->height == 0 || c->width == 0) {
         return;
     }
@@ -369,7 +370,7 @@ void plim_top_layout(const struct plim_top_model *m, struct plim_top_view *v,
         }
     }
     plim__top_list(m, v, list, c, y, end > y ? end - y : 0);
-    if (c->height > 1) {
+    if (keys) {
         draw_last(v, c);
     }
     if (v->details) {

@@ -52,6 +52,7 @@ struct plim_top_view {
     uint32_t device; /* only its processes, or ALL_DEVICES */
     bool hide_devices, hide_findings, hide_engines;
     bool paused, help, details;
+    bool batch; /* for no terminal: without the line of keys */
     uint64_t interval_ns;
     uint32_t pid, pid_device; /* the selected process; pid 0: the first */
     size_t first;             /* row at the top of the list */
