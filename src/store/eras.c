@@ -33,9 +33,8 @@ struct plim__moment plim__ledger_moment(const struct plim_store *store, uint64_t
     struct plim__moment m = {.new_era = store->eras.n == 0};
     m.shift = m.new_era ? 0 : store->eras.items[store->eras.n - 1].shift;
     m.time = wall + m.shift;
-    if (expected != INT64_MIN &&
-        (expected < store->last + tick / 2 ||
-         (expected < store->last + tick && m.time < store->last))) {
+    if (expected != INT64_MIN && (expected < store->last + tick / 2 ||
+                                  (expected < store->last + tick && m.time < store->last))) {
         m.time = INT64_MIN; /* faster than times are kept */
         return m;
     }

@@ -8,6 +8,8 @@
 #include "base/intern.h"
 #include "store/store_int.h"
 
+#define ASIDE_EVERY                                                                                \
+    600u /* calls: a disk that damages all at once must not turn the history over and over */
 #define KNOWN_MAX 8192u /* subjects remembered; thousands of short-lived ones come by */
 
 static const char *text_of(const struct plim_batch *batch, uint32_t offset)
@@ -218,11 +220,16 @@ enum plim_status plim_store_put(struct plim_store *store, const struct plim_batc
         return plim__fail(err, PLIM_E_USAGE, "this history was opened for reading only");
     }
     enum plim_status st = put_once(store, batch, err);
+    store->since_aside++;
     if (st == PLIM_OK) {
         return st;
     }
     undo(store);
     if (st == PLIM_E_DATA) {
+        if (store->state.set_aside > 0 && store->since_aside < ASIDE_EVERY) {
+            return PLIM_E_IO;
+        }
+        store->since_aside = 0;
         PLIM_TRY(plim__begin_anew(store, err));
     } else if (store->state.fault == PLIM_STORE_FULL) {
         st = plim__make_room(store, err);

@@ -232,7 +232,8 @@ static enum plim_status extent(struct plim_store *store, struct plim__tail *tail
     int64_t end = tail->rows > 0 ? tail->last : store->level[0].done - 1;
     *first = begin - plim__shift_at(store, begin);
     *last = end - plim__shift_at(store, end);
-    for (size_t i = 1; i < store->eras.n; i++) { /* the wall clock may have been set back, or forth */
+    for (size_t i = 1; i < store->eras.n;
+         i++) { /* the wall clock may have been set back, or forth */
         const struct plim__era *era = &store->eras.items[i];
         if (era->start > begin && era->start <= end) {
             int64_t before = era->start - 1 - era[-1].shift, after = era->start - era->shift;

@@ -4,7 +4,7 @@
 #include "store/store_int.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 static const char *const texts[] = {
 #define PLIM__X(name, sql) sql,
@@ -48,6 +48,10 @@ static enum plim_store_fault fault_of(int code)
         return PLIM_STORE_LOCKED;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
+    case SQLITE_ERROR: /* of statements that never change: the tables are not what they must be */
+    case SQLITE_SCHEMA:
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
         return PLIM_STORE_DAMAGED;
     case SQLITE_READONLY:
     case SQLITE_PERM:
@@ -73,6 +77,9 @@ enum plim_status plim__failed(struct plim_store *store, struct plim_err *err)
 {
     int code = sqlite3_extended_errcode(store->db);
     enum plim_store_fault fault = code == SQLITE_OK ? PLIM_STORE_OTHER : fault_of(code);
+    if (code == SQLITE_READONLY && !store->read_only && access(store->path, W_OK) == 0) {
+        fault = PLIM_STORE_DAMAGED; /* a writable file whose head says that it is not */
+    }
     store->state.fault = fault;
     (void)snprintf(store->state.why, sizeof(store->state.why), "%s", sqlite3_errmsg(store->db));
     plim__err_set(err, status_of(code, fault), "history '%.120s': %s: %.90s", store->path,

@@ -107,9 +107,10 @@ struct plim_store {
     uint64_t max_bytes;
     uint32_t max_subjects;
     bool read_only;
-    uint64_t inode; /* readers: of the file that is open */
-    bool stale;     /* what is remembered of the file must be read again */
-    int lock_fd;    /* of PATH.lock; -1 none */
+    uint64_t inode;       /* readers: of the file that is open */
+    bool stale;           /* what is remembered of the file must be read again */
+    uint32_t since_aside; /* calls of put since a database was set aside */
+    int lock_fd;          /* of PATH.lock; -1 none */
     PLIM_VEC(struct plim__era) eras;
     struct plim__tail tail;
     int64_t seq;           /* of the next row of the tail */

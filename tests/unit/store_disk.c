@@ -36,6 +36,7 @@ struct disk_file {
 };
 
 static sqlite3_vfs *below;
+static char watched[1024]; /* the database opened first: others on this disk are not counted */
 
 static sqlite3_file *real_of(sqlite3_file *file)
 {
@@ -103,6 +104,10 @@ static int operation(const struct part *part)
         return SQLITE_OK;
     }
     uint64_t at = disk.operations++;
+    if (at == disk.cut_at) {
+        disk_cut(disk.cut_folder, disk.cut_name, disk.cut_seed);
+        disk.cut = true;
+    }
     return at >= disk.fail_at && at - disk.fail_at < disk.fail_for ? disk.fail_code : SQLITE_OK;
 }
 
@@ -237,7 +242,11 @@ static int on_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int f
     int code = below->xOpen(below, name, real_of(file), flags, out);
     self->base.pMethods = real_of(file)->pMethods != NULL ? &methods : NULL;
     bool writes = (flags & SQLITE_OPEN_READONLY) == 0;
-    self->part = !writes                         ? NULL
+    if (writes && (flags & SQLITE_OPEN_MAIN_DB) != 0 && watched[0] == '\0') {
+        (void)snprintf(watched, sizeof(watched), "%s", name);
+    }
+    bool ours = name != NULL && strncmp(name, watched, strlen(watched)) == 0;
+    self->part = !writes || !ours                ? NULL
                  : (flags & SQLITE_OPEN_MAIN_DB) ? &parts[0]
                  : (flags & SQLITE_OPEN_WAL)     ? &parts[1]
                                                  : NULL;
@@ -249,8 +258,8 @@ static int on_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int f
 static int on_delete(sqlite3_vfs *vfs, const char *name, int sync)
 {
     (void)vfs;
-    size_t n = strlen(name);
-    if (n > 4 && strcmp(name + n - 4, "-wal") == 0) {
+    size_t n = strlen(watched);
+    if (strncmp(name, watched, n) == 0 && strcmp(name + n, "-wal") == 0) {
         drop_pending(&parts[1]);
         parts[1].n = 0;
         parts[1].exists = false;
@@ -271,7 +280,8 @@ void disk_begin(void)
         vfs.xDelete = on_delete;
         assert_int_equal(sqlite3_vfs_register(&vfs, 0), SQLITE_OK);
     }
-    disk = (struct disk){.fail_at = UINT64_MAX};
+    disk = (struct disk){.fail_at = UINT64_MAX, .cut_at = UINT64_MAX};
+    watched[0] = '\0';
     disk_forget();
 }
 

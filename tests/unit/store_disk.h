@@ -4,7 +4,8 @@
 
 /*
  * A disk for tests, as an SQLite VFS named "disk" in front of the system's: it syncs nothing, so that tests are fast, and
- * it can fail, fill up, or lose what was not synced. One per process; global state, one thread.
+ * it can fail, fill up, or lose what was not synced. Only the first database that
+ * is opened for writing after disk_begin() is counted and remembered. One per process; global state, one thread.
  *
  *   operation   a write, truncation or sync of the database or its log; counted from 0
  *   durable     what would be there after a power cut for sure: written before the file's last sync
@@ -19,6 +20,10 @@ struct disk {
     uint64_t fail_for;   /* how many from there on fail */
     int fail_code;       /* SQLITE_FULL or SQLITE_IOERR_... */
     bool remember;       /* keep what disk_cut() needs */
+    uint64_t cut_at;     /* the operation before which disk_cut() is called, UINT64_MAX none */
+    const char *cut_folder, *cut_name;
+    uint64_t cut_seed;
+    bool cut; /* it was */
 };
 
 extern struct disk disk;
