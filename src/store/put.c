@@ -193,7 +193,7 @@ static enum plim_status put_once(struct plim_store *store, const struct plim_bat
     if (store->tail.rows > 0 && plim__floor_to(store->tail.first, store->level[0].span) !=
                                     plim__floor_to(moment.time, store->level[0].span)) {
         PLIM_TRY(plim__pack(store, err));
-        PLIM_TRY(plim__make_room(store, err));
+        PLIM_TRY(plim__make_room(store, false, err));
     }
     PLIM_TRY(put_all(store, batch, &moment, err));
     store->seq++;
@@ -232,7 +232,7 @@ enum plim_status plim_store_put(struct plim_store *store, const struct plim_batc
         store->since_aside = 0;
         PLIM_TRY(plim__begin_anew(store, err));
     } else if (store->state.fault == PLIM_STORE_FULL) {
-        st = plim__make_room(store, err);
+        st = plim__make_room(store, true, err);
         if (st != PLIM_OK) {
             undo(store);
             return st;

@@ -64,42 +64,54 @@ static enum plim_status used_pages(struct plim_store *store, int64_t *used, int6
     return PLIM_OK;
 }
 
-/* Drop chunks of level k before `before`, but none that the next level still needs. */
+/* Before this, the next level has everything of level k. */
+static int64_t taken_over(const struct plim_store *store, size_t k)
+{
+    return k + 1 < store->n_levels ? store->level[k + 1].done : INT64_MAX;
+}
+
+/* Drop chunks of level k before `before`. */
 static enum plim_status drop_before(struct plim_store *store, size_t k, int64_t before,
                                     struct plim_err *err)
 {
-    int64_t needed = k + 1 < store->n_levels ? store->level[k + 1].done : INT64_MAX;
-    before = plim__floor_to(before < needed ? before : needed, store->level[k].span);
-    return plim__run(store, PLIM__SQL_DROP_CHUNKS, store->level[k].step, before, 0, err);
+    return plim__run(store, PLIM__SQL_DROP_CHUNKS, store->level[k].step,
+                     plim__floor_to(before, store->level[k].span), 0, err);
 }
 
 static enum plim_status drop_old(struct plim_store *store, int64_t now, struct plim_err *err)
 {
     const struct plim__level *coarsest = &store->level[store->n_levels - 1];
     for (size_t k = 0; k < store->n_levels; k++) {
-        PLIM_TRY(drop_before(store, k, now - store->level[k].keep, err));
+        int64_t before = now - store->level[k].keep, taken = taken_over(store, k);
+        PLIM_TRY(drop_before(store, k, before < taken ? before : taken, err));
     }
     PLIM_TRY(plim__run(store, PLIM__SQL_DROP_EVENTS, now - coarsest->keep, 0, 0, err));
     PLIM_TRY(plim__run(store, PLIM__SQL_CROP_EVENTS, EVENTS_MAX, 0, 0, err));
     return plim__run(store, PLIM__SQL_DROP_ERAS, now - coarsest->keep, 0, 0, err);
 }
 
-/* The oldest span that may go; false: there is none. */
+/* The oldest span of the finest level that the next one has taken over; when there is none, because a few hours are more
+ * than the limit, the oldest of all. */
 static enum plim_status drop_oldest(struct plim_store *store, bool *dropped, struct plim_err *err)
 {
-    *dropped = false;
-    for (size_t k = 0; k < store->n_levels && !*dropped; k++) {
-        const struct plim__level *level = &store->level[k];
+    size_t chosen = store->n_levels;
+    int64_t oldest = INT64_MAX;
+    for (size_t k = 0; k < store->n_levels; k++) {
         int64_t first = 0;
         bool found;
-        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, level->step, 0, 0, &first, &found, err));
-        int64_t taken = k + 1 < store->n_levels ? store->level[k + 1].done : INT64_MAX;
-        if (found && first + level->span <= taken) {
-            PLIM_TRY(drop_before(store, k, first + level->span, err));
-            *dropped = true;
+        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, store->level[k].step, 0, 0, &first, &found,
+                           err));
+        bool taken = found && first + store->level[k].span <= taken_over(store, k);
+        if (found && (taken || first < oldest)) {
+            chosen = k;
+            oldest = first;
+        }
+        if (taken) {
+            break;
         }
     }
-    return PLIM_OK;
+    *dropped = chosen < store->n_levels;
+    return *dropped ? drop_before(store, chosen, oldest + store->level[chosen].span, err) : PLIM_OK;
 }
 
 static enum plim_status sweep_subjects(struct plim_store *store, int64_t now, int64_t every,
@@ -121,9 +133,11 @@ static enum plim_status give_back(struct plim_store *store, int64_t pages, struc
     return plim__pragma(store, sql, err);
 }
 
-enum plim_status plim__make_room(struct plim_store *store, struct plim_err *err)
+enum plim_status plim__make_room(struct plim_store *store, bool full, struct plim_err *err)
 {
     int64_t used = 0, all = 0, limit = page_limit(store), now;
+    int64_t target =
+        limit - limit / (full ? 4 : 16); /* packing needs room before it gives some back */
     bool dropped = true, short_of = false;
     if (store->stale) {
         PLIM_TRY(plim__recall(store, err));
@@ -134,7 +148,7 @@ enum plim_status plim__make_room(struct plim_store *store, struct plim_err *err)
     }
     PLIM_TRY(drop_old(store, now, err));
     PLIM_TRY(used_pages(store, &used, &all, err));
-    while (used > limit - limit / 16 && dropped) {
+    while (used > target && dropped) {
         short_of = true;
         PLIM_TRY(drop_oldest(store, &dropped, err));
         PLIM_TRY(used_pages(store, &used, &all, err));

@@ -219,8 +219,9 @@ plim__rows_scan(struct plim_store *store, struct plim__tail *tail,
 PLIM_MUST_USE enum plim_status plim__pack(struct plim_store *store, struct plim_err *err);
 
 /** plim__make_room() - drop what is older than its level is kept, then the oldest until the size fits; give pages
- * back. */
-PLIM_MUST_USE enum plim_status plim__make_room(struct plim_store *store, struct plim_err *err);
+ * back. @full: there was not enough for a call: make more. */
+PLIM_MUST_USE enum plim_status plim__make_room(struct plim_store *store, bool full,
+                                               struct plim_err *err);
 
 /** plim__log_fits() - empty the write-ahead log when it is long; PLIM_E_IO when a reader prevents it and it may not grow
  * further. */

@@ -191,6 +191,283 @@ static void old_history_is_coarser_and_then_gone(void **state)
     model_folder_remove();
 }
 
+/* ---- clocks ---- */
+
+static void put_at(struct plim_store *store, uint64_t wall, uint64_t mono, double value)
+{
+    struct plim_batch batch = {0};
+    plim_batch_reset(&batch, wall, mono);
+    assert_ok(plim_batch_subject(&batch, "thing", "s0", "{}", NULL));
+    assert_ok(plim_batch_point(&batch, 0, value, NULL));
+    assert_ok(plim_store_put(store, &batch, NULL));
+    plim_batch_fini(&batch);
+}
+
+static uint64_t count_points(struct plim_store *store, uint64_t from, uint64_t to, double *last)
+{
+    struct plim_store_answer a = {0};
+    struct plim_store_query q = {.subject = subject_of(store, "s0"),
+                                 .figure = "used",
+                                 .from_ns = from,
+                                 .to_ns = to,
+                                 .step_ns = NS};
+    uint64_t n = 0;
+    assert_ok(plim_store_query(store, &q, &a, NULL));
+    plim_vec_foreach (bin, &a.bins) {
+        n += bin->n;
+        *last = bin->last;
+    }
+    plim_store_answer_fini(&a);
+    return n;
+}
+
+static void a_clock_that_is_set_back_an_hour_has_that_hour_twice(void **state)
+{
+    (void)state;
+    double last = 0;
+    model_folder();
+    struct plim_store *store = open_store(false);
+    for (uint64_t t = 0; t < 4000; t++) {
+        put_at(store, MODEL_START + t * NS, (1000 + t) * NS, (double)t);
+    }
+    for (uint64_t t = 4000; t < 8000; t++) { /* set back an hour */
+        put_at(store, MODEL_START + (t - 3600) * NS, (1000 + t) * NS, (double)t);
+    }
+    assert_int_equal(count_points(store, MODEL_START, MODEL_START + 8000 * NS, &last), 8000);
+    assert_int_equal(count_points(store, MODEL_START + 1000 * NS, MODEL_START + 1010 * NS, &last),
+                     20);
+    assert_true(last == 4609); /* the later of the two */
+    plim_store_close(store);
+    store = open_store(true);
+    assert_int_equal(count_points(store, MODEL_START, MODEL_START + 8000 * NS, &last), 8000);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void a_clock_that_jumps_years_ahead_makes_nothing_old(void **state)
+{
+    (void)state;
+    double last = 0;
+    struct plim_store_state now;
+    model_folder();
+    struct plim_store *store = open_store(false);
+    uint64_t years = UINT64_C(11) * 365 * 86400 * NS, t;
+    for (t = 0; t < 1000; t++) {
+        put_at(store, MODEL_START + t * NS, (1000 + t) * NS, (double)t);
+    }
+    for (; t < 1100; t++) {
+        put_at(store, MODEL_START + years + t * NS, (1000 + t) * NS, (double)t);
+    }
+    for (; t < 3000; t++) {
+        put_at(store, MODEL_START + t * NS, (1000 + t) * NS, (double)t);
+    }
+    assert_int_equal(count_points(store, MODEL_START, MODEL_START + 3000 * NS, &last), 2900);
+    assert_int_equal(
+        count_points(store, MODEL_START + years, MODEL_START + years + 2000 * NS, &last), 100);
+    plim_store_state(store, &now);
+    assert_true(now.first_ns < MODEL_START + 1000 * NS);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void a_small_step_back_keeps_the_order_and_loses_nothing(void **state)
+{
+    (void)state;
+    double last = 0;
+    model_folder();
+    struct plim_store *store = open_store(false);
+    for (uint64_t t = 0; t < 100; t++) {
+        put_at(store, MODEL_START + (t < 50 ? t : t - 5) * NS, (1000 + t) * NS, (double)t);
+    }
+    assert_int_equal(count_points(store, MODEL_START, MODEL_START + 200 * NS, &last), 100);
+    assert_true(last == 99);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void a_restart_with_the_clock_behind_goes_on_after_what_is_there(void **state)
+{
+    (void)state;
+    double last = 0;
+    model_folder();
+    struct plim_store *store = open_store(false);
+    for (uint64_t t = 5000; t < 5100; t++) {
+        put_at(store, MODEL_START + t * NS, t * NS, (double)t);
+    }
+    plim_store_close(store);
+    store = open_store(false);
+    for (uint64_t t = 0; t < 100; t++) {
+        put_at(store, MODEL_START + t * NS, (1 + t) * NS, (double)t);
+    }
+    assert_int_equal(count_points(store, MODEL_START, MODEL_START + 100 * NS, &last), 100);
+    assert_int_equal(count_points(store, MODEL_START, 0, &last), 200);
+    assert_true(last == 5099);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void batches_faster_than_times_are_kept_are_left_out(void **state)
+{
+    (void)state;
+    double last = 0;
+    struct plim_store_state now;
+    model_folder();
+    struct plim_store *store = open_store(false);
+    for (uint64_t t = 0; t < 1000; t++) { /* every 10 ms; times are kept to 100 ms */
+        put_at(store, MODEL_START + t * (NS / 100), 1000 * NS + t * (NS / 100), (double)t);
+    }
+    uint64_t n = count_points(store, MODEL_START, MODEL_START + 60 * NS, &last);
+    plim_store_state(store, &now);
+    assert_in_range(n, 90, 210);
+    assert_int_equal(n + now.skipped, 1000);
+    assert_true(now.last_ns <= MODEL_START + 11 * NS);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+/* ---- bounds ---- */
+
+static void the_file_stays_within_its_size_and_the_newest_stays(void **state)
+{
+    (void)state;
+    struct plim_batch batch = {0};
+    struct plim_store_options o = options();
+    struct plim_store *store = NULL;
+    struct plim_store_state now;
+    uint64_t most = 0;
+    model_folder();
+    o.max_bytes = PLIM_STORE_MIN_BYTES;
+    assert_ok(plim_store_open(model_path("h.db"), &o, &store, NULL));
+    for (uint64_t t = 0; t < 20000; t++) {
+        struct plim_err err = {0};
+        model_batch(&batch, 80, t);
+        if (plim_store_put(store, &batch, &err) != PLIM_OK) {
+            fail_msg("second %llu: %s", (unsigned long long)t, err.message);
+        }
+        plim_store_counts(store, &now);
+        most = now.bytes > most ? now.bytes : most;
+    }
+    assert_in_range(most, PLIM_STORE_MIN_BYTES / 2, PLIM_STORE_MIN_BYTES);
+    plim_store_state(store, &now);
+    assert_true(now.level_from_ns[0] > MODEL_START + 6000 * NS); /* fine goes first */
+    assert_true(now.level_from_ns[1] < MODEL_START + 12000 * NS); /* coarse stays */
+    assert_true(check_all(store, 19000, 20000, 2000, 20000) > 3 * 3 * 990);
+    assert_true(check_all(store, 0, 20000, 200, 20000) > 3 * 3 * 150);
+    plim_batch_fini(&batch);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void thousands_of_short_lived_subjects_leave_no_trace_but_the_longest_lived(void **state)
+{
+    (void)state;
+    struct plim_batch batch = {0};
+    struct plim_store_options o = options();
+    struct plim_store *store = NULL;
+    struct plim_store_state now;
+    struct plim_arena arena;
+    struct plim_store_subjects subjects = {0};
+    model_folder();
+    plim_arena_init(&arena, 0);
+    o.max_subjects = 50;
+    assert_ok(plim_store_open(model_path("h.db"), &o, &store, NULL));
+    for (uint64_t t = 0; t < 2 * 86400; t += 5) {
+        model_batch(&batch, 2, t);
+        char key[32];
+        snprintf(key, sizeof(key), "short%llu", (unsigned long long)t / 20);
+        assert_ok(plim_batch_subject(&batch, "process", key, "{}", NULL));
+        assert_ok(plim_batch_point(&batch, 0, (double)t, NULL));
+        assert_ok(plim_store_put(store, &batch, NULL));
+    }
+    plim_store_state(store, &now);
+    assert_true(now.crowded > 1000);
+    assert_ok(plim_store_subjects(store, 0, 0, &arena, &subjects, NULL));
+    assert_in_range(subjects.list.n, 100,
+                    7000); /* of 8640: those of the last day, and 50 of each span before */
+    uint64_t id = subject_of(store, "s0");
+    assert_int_not_equal(id, 0);
+    plim_vec_fini(&subjects.list);
+    plim_arena_fini(&arena);
+    plim_batch_fini(&batch);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+/* ---- events ---- */
+
+struct seen {
+    size_t n;
+    char kinds[200];
+};
+
+static bool see(void *self, const struct plim_store_event *event)
+{
+    struct seen *seen = self;
+    seen->n++;
+    strncat(seen->kinds, event->kind, sizeof(seen->kinds) - strlen(seen->kinds) - 2);
+    strcat(seen->kinds, event->subject != 0 ? "+ " : " ");
+    return true;
+}
+
+static void events_come_in_the_order_of_time_and_by_kind_and_subject(void **state)
+{
+    (void)state;
+    struct plim_batch batch = {0};
+    struct seen seen = {0};
+    model_folder();
+    struct plim_store *store = open_store(false);
+    for (uint64_t t = 0; t < 3; t++) {
+        plim_batch_reset(&batch, MODEL_START + t * NS, (t + 1) * NS);
+        assert_ok(plim_batch_event(&batch, batch.time_ns, "deployed", false, "{}", NULL));
+        assert_ok(plim_batch_subject(&batch, "thing", "s0", "{}", NULL));
+        assert_ok(plim_batch_event(&batch, batch.time_ns, "oom", true, "{\"n\":1}", NULL));
+        assert_ok(plim_store_put(store, &batch, NULL));
+    }
+    struct plim_store_event_filter all = {0};
+    assert_ok(plim_store_events(store, &all, see, &seen, NULL));
+    assert_int_equal(seen.n, 6);
+    struct plim_store_event_filter some = {.kind = "oom", .from_ns = MODEL_START + NS};
+    seen = (struct seen){0};
+    assert_ok(plim_store_events(store, &some, see, &seen, NULL));
+    assert_string_equal(seen.kinds, "oom+ oom+ ");
+    struct plim_store_event_filter newest = {.limit = 1};
+    seen = (struct seen){0};
+    assert_ok(plim_store_events(store, &newest, see, &seen, NULL));
+    assert_int_equal(seen.n, 1);
+    plim_batch_fini(&batch);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void figures_of_a_subject_are_listed(void **state)
+{
+    (void)state;
+    struct plim_arena arena;
+    struct plim_store_names names = {0};
+    model_folder();
+    plim_arena_init(&arena, 0);
+    struct plim_store *store = open_store(false);
+    fill(store, 0, 800);
+    assert_ok(plim_store_figures(store, subject_of(store, "s1"), 0, 0, &arena, &names, NULL));
+    assert_int_equal(names.list.n, MODEL_FIGURES);
+    plim_vec_fini(&names.list);
+    plim_arena_fini(&arena);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void impossible_levels_are_refused(void **state)
+{
+    (void)state;
+    static const struct plim_store_level backwards[] = {{10 * NS, 86400 * NS}, {NS, 86400 * NS}};
+    static const struct plim_store_level uneven[] = {{2 * NS, 86400 * NS}, {3 * NS, 86400 * NS}};
+    static const struct plim_store_level brief[] = {{NS, 60 * NS}, {10 * NS, 86400 * NS}};
+    assert_int_equal(plim_store_levels_check(backwards, 2, NULL), PLIM_E_USAGE);
+    assert_int_equal(plim_store_levels_check(uneven, 2, NULL), PLIM_E_USAGE);
+    assert_int_equal(plim_store_levels_check(brief, 2, NULL), PLIM_E_USAGE);
+    assert_ok(plim_store_levels_check(levels, 3, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +475,16 @@ int main(void)
         cmocka_unit_test(history_goes_on_after_a_restart_as_if_nothing_was),
         cmocka_unit_test(a_reader_follows_while_the_writer_writes),
         cmocka_unit_test(old_history_is_coarser_and_then_gone),
+        cmocka_unit_test(a_clock_that_is_set_back_an_hour_has_that_hour_twice),
+        cmocka_unit_test(a_clock_that_jumps_years_ahead_makes_nothing_old),
+        cmocka_unit_test(a_small_step_back_keeps_the_order_and_loses_nothing),
+        cmocka_unit_test(a_restart_with_the_clock_behind_goes_on_after_what_is_there),
+        cmocka_unit_test(batches_faster_than_times_are_kept_are_left_out),
+        cmocka_unit_test(the_file_stays_within_its_size_and_the_newest_stays),
+        cmocka_unit_test(thousands_of_short_lived_subjects_leave_no_trace_but_the_longest_lived),
+        cmocka_unit_test(events_come_in_the_order_of_time_and_by_kind_and_subject),
+        cmocka_unit_test(figures_of_a_subject_are_listed),
+        cmocka_unit_test(impossible_levels_are_refused),
     };
     disk_begin();
     return PLIM_RUN_TESTS("store", tests);
