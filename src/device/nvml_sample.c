@@ -104,6 +104,12 @@ struct xid_count {
     uint64_t count, last;
 };
 
+/* What a device is called: one that is lost does not say it any more. */
+struct known {
+    nvml_device device;
+    char name[96], uuid[96], pci[20];
+};
+
 struct nvml {
     void *library;
 #define PLIM__X(field, parameters, name, older) int(*field) parameters;
@@ -115,6 +121,8 @@ struct nvml {
     size_t n_xids;
     bool stale; /* the driver went away: start it anew before the next question */
     PLIM_VEC(struct process_v2) list;
+    PLIM_VEC(struct known) known;     /* by the driver's handles, which stay the same */
+    nvml_device handles[DEVICES_MAX]; /* by the driver's numbers, as last known, or NULL */
 };
 
 /* The call, or NVML_MISSING. */
@@ -178,6 +186,7 @@ static void nvml_close(void *self)
     (void)CALL(n, shutdown);
     (void)dlclose(n->library);
     plim_vec_fini(&n->list);
+    plim_vec_fini(&n->known);
     free(n);
 }
 
@@ -213,9 +222,37 @@ static enum plim_device_state state_of(int code)
 
 /* ---- one device ---- */
 
+/* What was known of a device before. */
+static void remember_names(const struct nvml *n, nvml_device device, struct plim_device_sample *d)
+{
+    plim_vec_foreach (k, &n->known) {
+        if (k->device == device) {
+            memcpy(d->name, k->name, sizeof(d->name));
+            memcpy(d->uuid, k->uuid, sizeof(d->uuid));
+            memcpy(d->pci, k->pci, sizeof(d->pci));
+        }
+    }
+}
+
+static void keep_names(struct nvml *n, nvml_device device, const struct plim_device_sample *d)
+{
+    struct known fresh = {.device = device};
+    memcpy(fresh.name, d->name, sizeof(fresh.name));
+    memcpy(fresh.uuid, d->uuid, sizeof(fresh.uuid));
+    memcpy(fresh.pci, d->pci, sizeof(fresh.pci));
+    plim_vec_foreach (k, &n->known) {
+        if (k->device == device) {
+            *k = fresh;
+            return;
+        }
+    }
+    (void)!plim_vec_push(&n->known, NULL, fresh);
+}
+
 static void ask_names(struct nvml *n, nvml_device device, struct plim_device_sample *d)
 {
     struct pci pci = {0};
+    remember_names(n, device, d);
     (void)CALL(n, name, device, d->name, (unsigned)sizeof(d->name));
     (void)CALL(n, uuid, device, d->uuid, (unsigned)sizeof(d->uuid));
     d->name[sizeof(d->name) - 1] = d->uuid[sizeof(d->uuid) - 1] = '\0';
@@ -223,6 +260,7 @@ static void ask_names(struct nvml *n, nvml_device device, struct plim_device_sam
         (void)snprintf(d->pci, sizeof(d->pci), "%04x:%02x:%02x.0", pci.domain & 0xffff,
                        pci.bus & 0xff, pci.device & 0xff);
     }
+    keep_names(n, device, d);
 }
 
 /* NVML says that it has no memory of its own to tell of: the host's is the device's. */
@@ -464,6 +502,7 @@ static enum plim_status nvml_sample(void *self, struct plim_sample *out, struct 
         nvml_device device = NULL;
         int code = CALL(n, handle, i, &device);
         if (code == NVML_OK) {
+            n->handles[i] = device;
             PLIM_TRY(add_device(n, device, PLIM_NO_PARENT, out, err));
             continue;
         }
@@ -471,6 +510,7 @@ static enum plim_status nvml_sample(void *self, struct plim_sample *out, struct 
                                        .state = state_of(code),
                                        .code = code,
                                        .parent = PLIM_NO_PARENT};
+        remember_names(n, n->handles[i], &d);
         PLIM_TRY(plim_vec_push(&out->devices, err, d));
     }
     return PLIM_OK;

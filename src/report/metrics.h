@@ -104,6 +104,7 @@ void plim__process_labels(struct plim__scrape *scrape, uint32_t pid);
     X(device_figure)                                                                               \
     X(device_ecc)                                                                                  \
     X(device_unknown)                                                                              \
+    X(device_ledger)                                                                               \
     X(device_left)                                                                                 \
     X(process_info)                                                                                \
     X(process_resident)                                                                            \

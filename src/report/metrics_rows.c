@@ -6,6 +6,7 @@
 
 #include <plimsoll/shm.h>
 #include <stdio.h>
+#include <string.h>
 
 #define DEVICES(x)   (&(x)->state->now->sample.devices)
 #define USES(x)      (&(x)->state->now->sample.uses)
@@ -145,6 +146,23 @@ void plim__rows_device_unknown(struct plim__scrape *x)
         uint64_t bytes;
         if (plim_sample_unknown(&x->state->now->sample, i, &bytes) && device_row(x, i)) {
             plim__value(x, bytes);
+        }
+    }
+}
+
+void plim__rows_device_ledger(struct plim__scrape *x)
+{
+    for (uint32_t i = 0; i < DEVICES(x)->n; i++) {
+        uint64_t bytes[PLIM_LEDGER_PARTS];
+        char name[32]; /* the key without its unit */
+        bool known = plim_observation_ledger(x->state->now, i, bytes);
+        for (unsigned part = 0; known && part < PLIM_LEDGER_PARTS; part++) {
+            if (device_row(x, i)) {
+                const char *key = plim_ledger_part_key((enum plim_ledger_part)part);
+                (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(key, "_"), key);
+                plim__label(x, "part", name);
+                plim__value(x, bytes[part]);
+            }
         }
     }
 }

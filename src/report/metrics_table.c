@@ -66,6 +66,11 @@ static const struct plim_metric table[] = {
            "Held by the driver and the firmware."),
     {"device_memory_unknown_bytes", GAUGE, "uuid", "Used bytes that belong to no listed process.",
      plim__rows_device_unknown, 0, 0},
+    {"device_ledger_bytes", GAUGE, "uuid, part",
+     "What every byte of the device is: of allocators that tell of themselves live, stranded and "
+     "releasable; outside of them in the same processes; of other processes; unknown; reserved; "
+     "free. The sum is the size.",
+     plim__rows_device_ledger, 0, 0},
     DEVICE("bar1_size_bytes", PLIM_FIGURE_BAR1_TOTAL, 0,
            "Address space through which the host reaches the device's memory."),
     DEVICE("bar1_used_bytes", PLIM_FIGURE_BAR1_USED, 0, "Of it, what is mapped."),

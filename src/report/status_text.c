@@ -3,9 +3,8 @@
 /*
  * The state as text for a terminal. See status.h.
  *
- * The bar of a device, from the left: what processes hold, in the parts that they tell of, then used
- * bytes that belong to no listed process, then what the driver reserves, then free. Every part that
- * is not empty gets a column at least.
+ * The bar of a device is its ledger (observe/observation.h), in the order of its parts. Every part
+ * that is not empty gets a column at least.
  */
 
 #include "report/status.h"
@@ -20,28 +19,18 @@
 #define BAR_MOST  100u
 #define ROWS_MOST 30u /* processes of a device; the rest is one line */
 
-/* X(NAME, sign, ANSI colour, meaning): parts of a bar. */
-#define PART_MAP(X)                                                                                \
-    X(ALLOCATED, "#", "\033[32m", "allocated")                                                     \
-    X(SLACK, "=", "\033[33m", "slack")                                                             \
-    X(OUTSIDE, "+", "\033[35m", "outside the allocator")                                           \
-    X(UNTOLD, "%", "\033[36m", "of processes that tell nothing more")                              \
-    X(UNKNOWN, "?", "\033[31m", "of nobody listed")                                                \
-    X(RESERVED, "x", "\033[90m", "reserved by the driver")
-
-enum part {
-#define PLIM__X(name, sign, color, text) PART_##name,
-    PART_MAP(PLIM__X)
-#undef PLIM__X
-    PARTS
-};
-
+/* How a part of the ledger looks; FREE is what is left of the bar. */
 static const struct {
     const char *sign, *color, *meaning;
-} parts[] = {
-#define PLIM__X(name, sign, color, text) {sign, color, text},
-    PART_MAP(PLIM__X)
-#undef PLIM__X
+} parts[PLIM_LEDGER_PARTS] = {
+    [PLIM_LEDGER_LIVE] = {"#", "\033[32m", "allocated"},
+    [PLIM_LEDGER_STRANDED] = {"!", "\033[31m", "stranded"},
+    [PLIM_LEDGER_RELEASABLE] = {"=", "\033[33m", "other slack"},
+    [PLIM_LEDGER_OUTSIDE] = {"+", "\033[35m", "outside the allocator"},
+    [PLIM_LEDGER_OTHERS] = {"%", "\033[36m", "of processes that tell nothing more"},
+    [PLIM_LEDGER_UNKNOWN] = {"?", "\033[31m", "of nobody listed"},
+    [PLIM_LEDGER_RESERVED] = {"x", "\033[90m", "reserved by the driver"},
+    [PLIM_LEDGER_FREE] = {".", "", "free"},
 };
 
 /* Text of others, without control characters. */
@@ -80,32 +69,17 @@ static void left(struct plim_buf *out, const char *what, const struct plim_estim
 
 /* ---- devices ---- */
 
-static void add_parts(const struct plim_state *s, uint32_t device, uint64_t bytes[PARTS])
-{
-    const struct plim_device_sample *d = &s->now->sample.devices.items[device];
-    plim_vec_foreach (use, &s->now->sample.uses) {
-        if (use->device == device) {
-            struct plim_use_books b = plim_observation_books(s->now, use);
-            bytes[PART_ALLOCATED] += b.allocated;
-            bytes[PART_SLACK] += b.slack;
-            bytes[PART_OUTSIDE] += b.outside;
-            bytes[PART_UNTOLD] += b.unknown;
-        }
-    }
-    (void)plim_sample_unknown(&s->now->sample, device, &bytes[PART_UNKNOWN]);
-    bytes[PART_RESERVED] =
-        plim_has_figure(d, PLIM_FIGURE_RESERVED) ? d->figure[PLIM_FIGURE_RESERVED] : 0;
-}
-
-static void bar(struct plim_buf *out, const uint64_t bytes[PARTS], uint64_t total,
+static void bar(struct plim_buf *out, const uint64_t bytes[PLIM_LEDGER_PARTS], uint64_t total,
                 const struct plim_status_style *style)
 {
     size_t columns = style->width > 8 + BAR_LEAST ? style->width - 8 : BAR_LEAST, used = 0;
     columns = columns > BAR_MOST ? BAR_MOST : columns;
     plim_buf_text(out, "   [");
-    for (unsigned i = 0; i < PARTS; i++) {
+    for (unsigned i = 0; i < PLIM_LEDGER_PARTS; i++) {
+        bool free = i == PLIM_LEDGER_FREE;
         size_t n = total > 0 ? (size_t)((double)bytes[i] / (double)total * (double)columns) : 0;
         n = bytes[i] > 0 && n == 0 ? 1 : n;
+        n = free ? columns - used : n;
         n = n > columns - used ? columns - used : n;
         used += n;
         if (n > 0) {
@@ -114,7 +88,6 @@ static void bar(struct plim_buf *out, const uint64_t bytes[PARTS], uint64_t tota
             plim_buf_text(out, style->color ? "\033[0m" : "");
         }
     }
-    plim_buf_repeat(out, ".", columns - used);
     plim_buf_text(out, "]\n");
 }
 
@@ -195,14 +168,13 @@ static void device(struct plim_buf *out, const struct plim_state *s, uint32_t in
                    const struct plim_status_style *style)
 {
     const struct plim_device_sample *d = &s->now->sample.devices.items[index];
-    uint64_t bytes[PARTS] = {0};
+    uint64_t bytes[PLIM_LEDGER_PARTS];
     size_t shown = 0, more = 0;
     plim_buf_printf(out, "\n%u  ", index);
     clean(out, d->name[0] != '\0' ? d->name : plim_vendor_text(d->vendor));
     sensors(out, d);
     memory(out, d);
-    if (plim_has_figure(d, PLIM_FIGURE_TOTAL) && plim_has_figure(d, PLIM_FIGURE_USED)) {
-        add_parts(s, index, bytes);
+    if (plim_has_figure(d, PLIM_FIGURE_TOTAL) && plim_observation_ledger(s->now, index, bytes)) {
         bar(out, bytes, d->figure[PLIM_FIGURE_TOTAL], style);
     }
     if (s->left != NULL) {
@@ -223,11 +195,10 @@ static void device(struct plim_buf *out, const struct plim_state *s, uint32_t in
 static void legend(struct plim_buf *out)
 {
     plim_buf_text(out, "\n");
-    for (unsigned i = 0; i < PARTS; i++) {
-        plim_buf_printf(out, "%s%s %s", i > 0 ? "  " : "   ", parts[i].sign, parts[i].meaning);
-        plim_buf_text(out, i == 2 ? "\n " : "");
+    for (unsigned i = 0; i < PLIM_LEDGER_PARTS; i++) {
+        plim_buf_printf(out, "%s%s %s", i % 4 == 0 ? "   " : "  ", parts[i].sign, parts[i].meaning);
+        plim_buf_text(out, i % 4 == 3 ? "\n" : "");
     }
-    plim_buf_text(out, "  . free\n");
 }
 
 /* ---- engines and findings ---- */

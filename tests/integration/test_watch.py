@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""plimsoll watch and status against drivers that break, and status against a live scrape.
+
+The driver is the NVML of the simulated device, scripted from a file (runtime/simgpu/nvml_fault.c).
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import monitor  # noqa: E402
+import plimtest  # noqa: E402
+
+SIMGPU = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", plimtest.ROOT / "build")) / "runtime/simgpu/libplimsoll-simgpu.so"
+OPEN = "application/openmetrics-text; version=1.0.0"
+ABOUT_ITSELF = re.compile(r"plimsoll_(samples|sample_|devices_hung|monitor_|source_|store_|alerts_|http_|happenings|finding|series)")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=20)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(20)
+        self.sock.connect(self.path)
+
+
+class Watched(unittest.TestCase):
+    """A folder for each test, with a driver in it."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (self.folder / "libnvidia-ml.so.1").symlink_to(SIMGPU)
+        self.script = self.folder / "nvml.txt"
+        self.script.write_text("")
+        self.socket = self.folder / "plimsoll-watch.sock"
+        self.env = {"LD_LIBRARY_PATH": str(self.folder), "PLIMSOLL_SIM_GPU": "h100-80gb*2",
+                    "PLIMSOLL_SIM_NVML": str(self.script), "XDG_RUNTIME_DIR": str(self.folder)}
+
+    @contextlib.contextmanager
+    def watch(self, *options, code=0):
+        words = [plimtest.PROGRAM, "watch", "--listen", f"unix:{self.socket}", "--db", "none", "--no-discover", "--interval",
+                 "100ms", *map(str, options)]
+        process = subprocess.Popen(words, env=plimtest.clean_environment(self.folder, **self.env), stderr=subprocess.PIPE)
+        try:
+            monitor.wait_for("the monitor answers", lambda: self.socket.exists() and self.status() is not None)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            self.log = process.communicate(timeout=30)[1].decode()
+        self.assertEqual(process.returncode, code, self.log)
+
+    def get(self, path, **headers):
+        connection = UnixConnection(self.socket)
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return answer.read() if answer.status == 200 else None
+        except OSError:
+            return None
+        finally:
+            connection.close()
+
+    def status(self):
+        text = self.get("/api/v1/status")
+        return json.loads(text) if text is not None else None
+
+    def until(self, what, condition):
+        """The first status of which the condition holds."""
+        def look():
+            status = self.status()
+            return status if status is not None and condition(status) else None
+        return monitor.wait_for(what, look)
+
+    def once(self, *options, **env):
+        done = plimtest.run("status", "--monitor", "none", *options, **{**self.env, **env})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def figures(self):
+        status = json.loads(self.once("--format", "json"))
+        self.assertEqual(plimtest.schema_complaints(status), [])
+        return status["devices"]
+
+
+class FaultTest(Watched):
+    def test_what_the_driver_does_not_support_is_absent(self):
+        """a call that is not supported leaves its figures out, and older forms of it are asked"""
+        self.script.write_text("DeviceGetMemoryInfo_v2 3\nDeviceGetPowerUsage 3\n")
+        for device in self.figures():
+            self.assertEqual(device["state"], "ok")
+            self.assertNotIn("power_milliwatts", device)
+            self.assertEqual(device["used_bytes"] + device["free_bytes"], device["total_bytes"])
+
+    def test_permission_denied_is_a_state(self):
+        """a device that only privileged users may ask says so, and the other one goes on"""
+        self.script.write_text("1 DeviceGetMemoryInfo* 4\n")
+        devices = self.figures()
+        self.assertEqual([d["state"] for d in devices], ["ok", "denied"])
+        self.assertNotIn("used_bytes", devices[1])
+        self.assertIn("its memory is not known", self.once().decode())
+
+    def test_a_lost_device_is_told_and_comes_back(self):
+        """a device that falls off the bus is lost, its loss is a finding, and its return is told"""
+        with self.watch():
+            self.until("both are well", lambda s: [d["state"] for d in s["devices"]] == ["ok", "ok"])
+            self.script.write_text("1 * 15\n")
+            status = self.until("one is lost", lambda s: s["devices"][1]["state"] == "lost")
+            self.assertEqual(status["devices"][0]["state"], "ok")
+            self.until("a finding of it", lambda s: any(f["class"] == "device_trouble" for f in s["findings"]))
+            self.script.write_text("")
+            self.until("it is back", lambda s: s["devices"][1]["state"] == "ok")
+            self.assertIn(b'plimsoll_happenings_total{kind="device_lost"} 1\n', self.get("/metrics"))
+            self.assertIn(b'plimsoll_happenings_total{kind="device_back"} 1\n', self.get("/metrics"))
+
+    def test_a_driver_that_hangs_stops_nothing(self):
+        """a call that does not return leaves the devices marked as hung; samples go on, and they come back"""
+        with self.watch():
+            self.script.write_text("DeviceGetMemoryInfo_v2 hang 6\n")
+            status = self.until("they hang", lambda s: [d["state"] for d in s["devices"]] == ["hung", "hung"])
+            self.assertIn(b"plimsoll_devices_hung 2\n", self.get("/metrics"))
+            samples = status["monitor"]["samples"]
+            self.until("samples go on", lambda s: s["monitor"]["samples"] > samples + 5)
+            self.script.write_text("")
+            self.until("they are back", lambda s: [d["state"] for d in s["devices"]] == ["ok", "ok"])
+
+    def test_a_monitor_ends_while_its_driver_hangs(self):
+        """SIGTERM ends a monitor whose driver does not return"""
+        with self.watch():
+            self.script.write_text("* hang 60\n")
+            self.until("they hang", lambda s: s["monitor"]["devices_hung"] == 2)
+            begin = time.monotonic()
+        self.assertLess(time.monotonic() - begin, 15)
+
+    def test_a_reloaded_driver_is_started_again(self):
+        """after a reload every call fails until NVML is started anew: it is, and that is told"""
+        with self.watch():
+            self.script.write_text("Init* 9\nDeviceGet* 1\nSystem* 1\n")
+            self.until("all are gone", lambda s: all(d["state"] == "lost" for d in s["devices"]))
+            self.script.write_text("")
+            self.until("they are back", lambda s: [d["state"] for d in s["devices"]] == ["ok", "ok"])
+            self.assertIn(b'plimsoll_happenings_total{kind="driver_restarted"} 1\n', self.get("/metrics"))
+
+    def test_critical_errors_are_counted(self):
+        """an XID is a happening with its number, and a counter"""
+        with self.watch():
+            self.script.write_text("xid 1 79\n")
+            status = self.until("the error", lambda s: s["devices"][1].get("xids") == 1)
+            self.assertEqual(status["devices"][1]["last_xid"], 79)
+            self.assertIn(b'plimsoll_happenings_total{kind="xid"} 1\n', self.get("/metrics"))
+
+
+class StatusTest(Watched):
+    def setUp(self):
+        super().setUp()
+        self.samples = self.folder / "samples.jsonl"
+        line = monitor.sample(40, name='a "b\\c\n')
+        line["time_ns"] = 1700000000 * 10**9
+        self.samples.write_text(json.dumps(line) + "\n")
+
+    def test_status_is_what_a_scrape_gives(self):
+        """asked for metrics, status prints the very bytes that the monitor serves, in both forms"""
+        with self.watch("--samples", self.samples) as process:
+            process.send_signal(signal.SIGSTOP)  # between two scrapes nothing may change: look at one step
+            process.send_signal(signal.SIGCONT)
+            for form, accept in (("prometheus", "text/plain"), ("openmetrics", OPEN)):
+                for _ in range(20):
+                    before = self.get("/metrics", Accept=accept)
+                    done = plimtest.run("status", "--format", form, **self.env)
+                    if done.stdout == before == self.get("/metrics", Accept=accept):
+                        break
+                    lines = [{l for l in text.decode().splitlines() if not ABOUT_ITSELF.match(l)} for text in (before, done.stdout)]
+                    self.assertEqual(lines[0], lines[1])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout.endswith(b"# EOF\n"), form == "openmetrics")
+
+    def test_status_without_a_monitor_says_the_same_of_the_devices(self):
+        """what is observed is the same with and without a monitor; only what needs time is missing"""
+        with self.watch("--samples", self.samples):
+            for form, accept in (("prometheus", "text/plain"), ("openmetrics", OPEN)):
+                alone = self.once("--samples", self.samples, "--format", form).decode().splitlines()
+                live = self.get("/metrics", Accept=accept).decode().splitlines()
+                keep = lambda lines: [l for l in lines if l[0] != "#" and not ABOUT_ITSELF.match(l)]  # noqa: E731
+                self.assertEqual(keep(alone), keep(live))
+            one, other = json.loads(self.once("--samples", self.samples, "--format", "json")), self.status()
+            for status in (one, other):
+                self.assertEqual(plimtest.schema_complaints(status), [])
+                del status["monitor"], status["findings"]
+                status["happenings"] = []
+            self.assertEqual(one, other)
+
+    def test_status_shows_findings_of_the_monitor(self):
+        """the text of a running monitor has its findings; without one there are none to show"""
+        with self.watch("--samples", self.samples):
+            done = plimtest.run("status", **self.env)
+            self.assertIn(b"no findings", done.stdout)
+        self.assertNotIn(b"findings", self.once("--samples", self.samples))
+
+    def test_metrics_pass_the_checker_of_prometheus(self):
+        """promtool finds nothing to say about the metrics"""
+        if shutil.which("promtool") is None:
+            self.skipTest("no promtool")
+        with self.watch("--samples", self.samples):
+            done = subprocess.run(["promtool", "check", "metrics"], input=self.get("/metrics"), capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""))
+
+    def test_an_address_where_nobody_answers_is_an_error(self):
+        """status says where nobody answered; a socket that was left behind is no monitor"""
+        done = plimtest.run("status", "--monitor", "127.0.0.1:1")
+        self.assertEqual(done.returncode, 66, done.stderr)
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(self.socket))
+        self.assertEqual(plimtest.run("status", **self.env).returncode, 0)
+
+
+if __name__ == "__main__":
+    plimtest.main()
