@@ -4,7 +4,7 @@
 PYTHON ?= python3
 FUZZ_SECONDS ?= 600
 
-.PHONY: all build demo check test asan tsan fuzz cov lint fmt oracle bench wheel install clean help
+.PHONY: all build demo check test asan tsan fuzz cov lint fmt oracle bench wheel deb install clean help
 
 all: build
 
@@ -60,6 +60,12 @@ bench: build ## the benchmarks; figures are ratios
 wheel: ## the Python wheel with the program in it, into dist/
 	@tools/setup.sh check
 	@$(PYTHON) tools/wheel.py
+
+deb: ## a Debian package of the program and the service of its monitor, into dist/
+	@tools/setup.sh build
+	@[ -f build-deb/build.ninja ] || meson setup build-deb --prefix=/usr --buildtype=release >/dev/null
+	@ninja -C build-deb
+	@tools/make_deb.sh build-deb dist
 
 install: build ## into /usr/local, or where `meson setup build --prefix` said
 	@meson install -C build

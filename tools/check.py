@@ -62,6 +62,7 @@ STAGES = [
     Stage("spelling", ["tools/lint.sh spelling"], tools=["codespell"]),
     Stage("python", ["tools/python_lint.sh"]),
     Stage("portable", ["tools/lint.sh portable"], needs=["build"]),
+    Stage("deploy-env", ["tools/deploy_env.sh"]),
     Stage("tests", [tests("build")], needs=["build"], tests="build"),
     Stage("install", ["tools/check_install.sh build"], needs=["build"]),
     Stage("web-env", ["tools/web_env.sh"]),
