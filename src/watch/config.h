@@ -15,7 +15,7 @@
  *     url = https://pager.example.org/hook
  *
  * To add a key: one row in its section's list. It is then parsed, checked, documented in the example file
- * (plim_settings_example(); `plimsoll watch --example-settings`), and a field of struct plim_set_<section>.
+ * (`plimsoll watch --example-settings > deploy/plimsoll.conf` writes it anew), and a field of struct plim_set_<section>.
  *   X(S, field, KIND, "key", "allowed|words" or NULL, "default" or NULL, "example", "help")
  * Kinds and types of their fields:
  *   TEXT      const char *, NULL when not said         CHOICE   one of the allowed words, likewise
