@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
+#include "detect/replay.h"
 #include "http/get.h"
 #include "report/metrics.h"
 #include "watch/watch.h"
@@ -53,6 +54,50 @@ static enum plim_status look(struct plim_cli *cli, const struct plim_opts_status
     }
     plim_observation_fini(&now);
     plim_collector_close(collector);
+    return st;
+}
+
+static enum plim_status write_replayed(struct plim_cli *cli, const struct plim_opts_status *opts,
+                                       const struct plim_detector *detector,
+                                       const struct plim_replayed *replayed, struct plim_err *err)
+{
+    PLIM_VEC(struct plim_estimate) left = {0};
+    enum plim_status st = PLIM_OK;
+    for (uint32_t i = 0; st == PLIM_OK && i < replayed->last.sample.devices.n; i++) {
+        st = plim_vec_push(&left, err, plim_detector_left(detector, i));
+    }
+    if (st == PLIM_OK) {
+        struct plim_state state = {.now = &replayed->last,
+                                   .watched = true,
+                                   .findings = replayed->findings.items,
+                                   .n_findings = replayed->findings.n,
+                                   .left = left.items,
+                                   .version = PLIM_VERSION,
+                                   .host = ""};
+        write_state(cli, &state, opts->format);
+    }
+    plim_vec_fini(&left);
+    return st;
+}
+
+/* A recorded history instead of this machine: what a monitor would have said of it. */
+static enum plim_status replay(struct plim_cli *cli, const struct plim_opts_status *opts,
+                               struct plim_err *err)
+{
+    struct plim_source source;
+    struct plim_detector *detector = NULL;
+    struct plim_replayed replayed = {0};
+    PLIM_TRY(plim_source_open(opts->replay, &source, err));
+    enum plim_status st = plim_detector_new(NULL, &detector, err);
+    if (st == PLIM_OK) {
+        st = plim_detect_replay(detector, &source, &replayed, err);
+    }
+    if (st == PLIM_OK) {
+        st = write_replayed(cli, opts, detector, &replayed, err);
+    }
+    plim_replayed_fini(&replayed);
+    plim_detector_free(detector);
+    plim_source_close(&source);
     return st;
 }
 
@@ -115,6 +160,9 @@ enum plim_status plim_cmd_status(struct plim_cli *cli, const struct plim_opts_st
                                  struct plim_err *err)
 {
     const char *address = opts->monitor;
+    if (opts->replay != NULL) {
+        return replay(cli, opts, err);
+    }
     if (address != NULL && strcmp(address, "none") != 0) {
         return ask(cli, opts, address, err);
     }

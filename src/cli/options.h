@@ -435,6 +435,8 @@
       "(default: "                                                                                 \
       "a monitor of this machine, if one runs)")                                                   \
     X(S, token_file, TEXT, "token-file", 0, "FILE", NULL, "file with the token of that monitor")   \
+    X(S, replay, TEXT, "replay", 0, "FILE", NULL,                                                  \
+      "judge a recorded history (plimsoll.sample/1 lines): its last sample, and all findings")     \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
     PLIM_OPTIONS_OUTPUT(X, S, "text|json|prometheus|openmetrics")
 

@@ -3,6 +3,8 @@
  * survives being saved. */
 
 #include "detect/detect.h"
+#include "detect/replay.h"
+#include "device/sample_json.h"
 #include "fail_alloc.h"
 #include "unit.h"
 
@@ -24,6 +26,7 @@ struct made {
     uint64_t live[RANKS]; /* of its allocator; 0: it tells nothing */
     uint64_t stranded, retries;
     uint32_t first_pid;
+    uint64_t time_ns; /* since 1970 */
     bool asleep, engine;
 };
 
@@ -32,7 +35,7 @@ static int make(void **state)
     struct made *m = calloc(1, sizeof(*m));
     m->ranks = 1;
     m->first_pid = 100;
-    m->o.sample.time_ns = 1700000000 * SECOND;
+    m->time_ns = 1700000000 * SECOND;
     assert_ok(plim_detector_new(NULL, &m->detector, NULL));
     *state = m;
     return 0;
@@ -93,7 +96,7 @@ static void step(struct made *m, unsigned seconds)
         assert_ok(plim_vec_push(&m->o.engines, NULL, e));
     }
     m->o.mono_ns += seconds * SECOND;
-    m->o.sample.time_ns += seconds * SECOND;
+    m->o.sample.time_ns = m->time_ns += seconds * SECOND;
     assert_ok(plim_detector_step(m->detector, &m->o, NULL));
     m->o.happenings.n = 0;
 }
@@ -360,6 +363,35 @@ static void a_bad_text_is_refused_and_leaves_a_new_detector(void **state)
     plim_buf_fini(&text);
 }
 
+static void a_recorded_history_gives_the_findings_that_a_monitor_would_have(void **state)
+{
+    struct made *m = *state;
+    struct plim_buf lines = {0};
+    struct plim_replayed replayed;
+    struct plim_err err;
+    m->held[0] = 20 * GIB;
+    for (unsigned minute = 0; minute < 300; minute++) {
+        m->held[0] += minute > 15 && minute < 120 ? 5 * MIB : 0;
+        step(m, 60);
+        plim_sample_write(&lines, &m->o.sample);
+    }
+    struct plim_source_bytes bytes = {plim_buf_str(&lines)};
+    struct plim_source source = plim_source_bytes(&bytes, plim_buf_str(&lines));
+    struct plim_detector *d;
+    assert_ok(plim_detector_new(NULL, &d, NULL));
+    assert_ok(plim_detect_replay(d, &source, &replayed, NULL));
+    assert_int_equal(replayed.samples, 300);
+    assert_int_equal(replayed.findings.n, 1);
+    assert_int_equal(replayed.findings.items[0].class, PLIM_FINDING_LEAK);
+    assert_false(replayed.findings.items[0].active);
+    plim_replayed_fini(&replayed);
+    source = plim_source_bytes(&bytes, PLIM_STR("{}\n"));
+    assert_int_equal(plim_detect_replay(d, &source, &replayed, &err), PLIM_E_DATA);
+    plim_replayed_fini(&replayed);
+    plim_detector_free(d);
+    plim_buf_fini(&lines);
+}
+
 /* ---- whatever comes ---- */
 
 static uint64_t next_random(uint64_t *x)
@@ -444,6 +476,7 @@ int main(void)
         EACH(failures_at_a_like_age_cluster_and_others_do_not),
         EACH(what_was_learned_survives_being_saved),
         EACH(a_bad_text_is_refused_and_leaves_a_new_detector),
+        EACH(a_recorded_history_gives_the_findings_that_a_monitor_would_have),
         EACH(random_machines_never_break_a_promise),
         EACH(thousands_of_short_lives_are_forgotten),
     };
