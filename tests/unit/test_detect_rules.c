@@ -167,7 +167,7 @@ static void growth_that_stops_ends_honestly(void **state)
     m->live[0] = 15 * GIB;
     steps(m, 12);
     leak(m, 60);
-    steps(m, 120);
+    steps(m, 75);
     struct plim_finding f = found(m, PLIM_FINDING_LEAK);
     assert_false(f.active);
     assert_non_null(strstr(f.evidence, "no longer grows"));
