@@ -262,7 +262,8 @@ static enum plim_status look_at_levels(void *self, struct plim_err *err)
         const struct plim__level *level = &store->level[k];
         int64_t first = 0;
         bool found;
-        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, level->step, 0, 0, &first, &found, err));
+        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, PLIM__ARGS(level->step, 0, 0), &first,
+                           &found, err));
         state->level[k] = (struct plim_store_level){(uint64_t)level->step * 1000000,
                                                     (uint64_t)level->keep * 1000000};
         state->level_from_ns[k] = found ? plim__wall_ns(store, first) : 0;

@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -248,15 +247,15 @@ static int newest_first(const void *a, const void *b)
 /* Keep the newest few of the databases that were set aside: they count as much as the history itself. */
 static void drop_old_asides(const char *path)
 {
-    char folder[4096], base[4096], prefix[300];
+    char in[4096], prefix[300];
     PLIM_VEC(char *) names = {0};
-    (void)snprintf(folder, sizeof(folder), "%s", path);
-    (void)snprintf(base, sizeof(base), "%s", path);
-    const char *in = dirname(folder);
-    int n = snprintf(prefix, sizeof(prefix), "%.255s" ASIDE_MARK, basename(base));
+    const char *slash = strrchr(path, '/');
+    (void)snprintf(in, sizeof(in), "%.*s/", slash != NULL ? (int)(slash - path) : 1,
+                   slash != NULL ? path : ".");
+    int n = snprintf(prefix, sizeof(prefix), "%.255s" ASIDE_MARK, slash != NULL ? slash + 1 : path);
     DIR *dir = opendir(in);
     struct dirent *entry;
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir != NULL && (entry = readdir(dir)) != NULL) { // NOLINT(concurrency-mt-unsafe): ours
         if (strncmp(entry->d_name, prefix, (size_t)n) == 0 &&
             strstr(entry->d_name, "-wal") == NULL) {
             char *name = strdup(entry->d_name);

@@ -336,8 +336,8 @@ static enum plim_status choose_subjects(struct rolling *r, struct plim_err *err)
     struct plim_store *store = r->p->store;
     int64_t all = 0, end = r->start + r->to->span;
     bool found;
-    PLIM_TRY(plim__ask(store, PLIM__SQL_COUNT_SUBJECTS, r->from->step, r->start, end, &all, &found,
-                       err));
+    PLIM_TRY(plim__ask(store, PLIM__SQL_COUNT_SUBJECTS, PLIM__ARGS(r->from->step, r->start, end),
+                       &all, &found, err));
     sqlite3_stmt *stmt = plim__sql(store, PLIM__SQL_CHUNK_SUBJECTS);
     (void)sqlite3_bind_int64(stmt, 1, r->from->step);
     (void)sqlite3_bind_int64(stmt, 2, r->start);
@@ -383,8 +383,8 @@ static enum plim_status roll_level(struct rolling *r, struct plim__level *to, st
     while (to->done + to->span <= r->from->done) {
         int64_t first = 0;
         bool found;
-        PLIM_TRY(plim__ask(r->p->store, PLIM__SQL_NEXT_CHUNK, r->from->step, to->done, 0, &first,
-                           &found, err));
+        PLIM_TRY(plim__ask(r->p->store, PLIM__SQL_NEXT_CHUNK,
+                           PLIM__ARGS(r->from->step, to->done, 0), &first, &found, err));
         r->start = plim__floor_to(found && first < r->from->done ? first : r->from->done, to->span);
         if (r->start + to->span > r->from->done) {
             PLIM_TRY(plim__run(r->p->store, PLIM__SQL_SET_DONE, to->step, r->start, 0, err));

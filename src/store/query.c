@@ -152,8 +152,8 @@ static enum plim_status level_starts(struct plim_store *store, int64_t starts[PL
 {
     for (size_t k = 0; k < store->n_levels; k++) {
         bool found;
-        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, store->level[k].step, 0, 0, &starts[k],
-                           &found, err));
+        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, PLIM__ARGS(store->level[k].step, 0, 0),
+                           &starts[k], &found, err));
         starts[k] = found ? starts[k] : INT64_MAX;
     }
     return PLIM_OK;

@@ -58,8 +58,8 @@ static enum plim_status used_pages(struct plim_store *store, int64_t *used, int6
 {
     int64_t unused = 0;
     bool found;
-    PLIM_TRY(plim__ask(store, PLIM__SQL_PAGES, 0, 0, 0, all, &found, err));
-    PLIM_TRY(plim__ask(store, PLIM__SQL_FREE_PAGES, 0, 0, 0, &unused, &found, err));
+    PLIM_TRY(plim__ask(store, PLIM__SQL_PAGES, PLIM__ARGS(0, 0, 0), all, &found, err));
+    PLIM_TRY(plim__ask(store, PLIM__SQL_FREE_PAGES, PLIM__ARGS(0, 0, 0), &unused, &found, err));
     *used = *all - unused;
     return PLIM_OK;
 }
@@ -99,8 +99,8 @@ static enum plim_status drop_oldest(struct plim_store *store, bool *dropped, str
     for (size_t k = 0; k < store->n_levels; k++) {
         int64_t first = 0;
         bool found;
-        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, store->level[k].step, 0, 0, &first, &found,
-                           err));
+        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, PLIM__ARGS(store->level[k].step, 0, 0),
+                           &first, &found, err));
         bool taken = found && first + store->level[k].span <= taken_over(store, k);
         if (found && (taken || first < oldest)) {
             chosen = k;

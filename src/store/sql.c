@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 static const char *const texts[] = {
+// NOLINTNEXTLINE(bugprone-suspicious-missing-comma): rows of the table have several lines
 #define PLIM__X(name, sql) sql,
     PLIM__SQL_MAP(PLIM__X)
 #undef PLIM__X
@@ -105,14 +106,13 @@ enum plim_status plim__run(struct plim_store *store, enum plim__sql which, int64
 {
     int64_t ignored;
     bool found;
-    return plim__ask(store, which, a, b, c, &ignored, &found, err);
+    return plim__ask(store, which, PLIM__ARGS(a, b, c), &ignored, &found, err);
 }
 
-enum plim_status plim__ask(struct plim_store *store, enum plim__sql which, int64_t a, int64_t b,
-                           int64_t c, int64_t *out, bool *found, struct plim_err *err)
+enum plim_status plim__ask(struct plim_store *store, enum plim__sql which, const int64_t *values,
+                           int64_t *out, bool *found, struct plim_err *err)
 {
     enum plim_status st = PLIM_OK;
-    const int64_t values[] = {a, b, c};
     sqlite3_stmt *stmt = plim__sql(store, which);
     int n = stmt != NULL ? sqlite3_bind_parameter_count(stmt) : 0;
     for (int i = 0; i < n && i < 3; i++) {

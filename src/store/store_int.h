@@ -151,8 +151,9 @@ PLIM_MUST_USE enum plim_status plim__run(struct plim_store *store, enum plim__sq
                                          int64_t b, int64_t c, struct plim_err *err);
 
 /** plim__ask() - its one number; *found is false for no row or NULL. */
-PLIM_MUST_USE enum plim_status plim__ask(struct plim_store *store, enum plim__sql which, int64_t a,
-                                         int64_t b, int64_t c, int64_t *out, bool *found,
+#define PLIM__ARGS(a, b, c) ((const int64_t[]){a, b, c})
+PLIM_MUST_USE enum plim_status plim__ask(struct plim_store *store, enum plim__sql which,
+                                         const int64_t *values, int64_t *out, bool *found,
                                          struct plim_err *err);
 
 /** plim__step() - true: there is a row. An error is left in *st. */

@@ -327,17 +327,24 @@ static enum plim_status keep_engine(struct keep *k, const struct plim_engine_now
 
 /* ---- events ---- */
 
-static enum plim_status event(struct keep *k, const struct plim_observation *o, uint64_t time_ns,
-                              const char *kind, uint32_t device, uint32_t pid, uint64_t start_ticks,
-                              const char *json, struct plim_err *err)
+/* When something happened, and to whom. */
+struct occasion {
+    uint64_t time_ns;
+    uint32_t device, pid;
+    uint64_t start_ticks;
+};
+
+static enum plim_status event(struct keep *k, const struct plim_observation *o,
+                              const struct occasion *when, const char *kind, const char *json,
+                              struct plim_err *err)
 {
-    bool about = device < o->sample.devices.n || pid != 0;
-    if (pid != 0) {
-        PLIM_TRY(process_subject(k, o, device, pid, start_ticks, err));
+    bool about = when->device < o->sample.devices.n || when->pid != 0;
+    if (when->pid != 0) {
+        PLIM_TRY(process_subject(k, o, when->device, when->pid, when->start_ticks, err));
     } else if (about) {
-        PLIM_TRY(device_subject(k, o, device, err));
+        PLIM_TRY(device_subject(k, o, when->device, err));
     }
-    return plim_batch_event(k->batch, time_ns, kind, about, json, err);
+    return plim_batch_event(k->batch, when->time_ns, kind, about, json, err);
 }
 
 static enum plim_status keep_happening(struct keep *k, const struct plim_observation *o,
@@ -349,8 +356,8 @@ static enum plim_status keep_happening(struct keep *k, const struct plim_observa
     plim_happening_json(&w, h);
     enum plim_status st = line_of(&json, err);
     if (st == PLIM_OK) {
-        st = event(k, o, h->time_ns, plim_happening_text(h->kind), h->device, h->pid,
-                   h->start_ticks, json.p, err);
+        struct occasion when = {h->time_ns, h->device, h->pid, h->start_ticks};
+        st = event(k, o, &when, plim_happening_text(h->kind), json.p, err);
     }
     plim_buf_fini(&json);
     return st;
@@ -371,9 +378,9 @@ static enum plim_status keep_finding(struct keep *k, const struct plim_observati
     plim_finding_json(&w, f);
     enum plim_status st = line_of(&json, err);
     if (st == PLIM_OK) {
-        st = event(k, o, f->active ? o->sample.time_ns : f->ended_ns,
-                   f->active ? "finding" : "finding_ended", f->subject.device, f->subject.pid,
-                   f->subject.start_ticks, json.p, err);
+        struct occasion when = {f->active ? o->sample.time_ns : f->ended_ns, f->subject.device,
+                                f->subject.pid, f->subject.start_ticks};
+        st = event(k, o, &when, f->active ? "finding" : "finding_ended", json.p, err);
     }
     plim_buf_fini(&json);
     PLIM_TRY(st);

@@ -349,7 +349,7 @@ static void the_file_stays_within_its_size_and_the_newest_stays(void **state)
     }
     assert_in_range(most, PLIM_STORE_MIN_BYTES / 2, PLIM_STORE_MIN_BYTES);
     plim_store_state(store, &now);
-    assert_true(now.level_from_ns[0] > MODEL_START + 6000 * NS); /* fine goes first */
+    assert_true(now.level_from_ns[0] > MODEL_START + 6000 * NS);  /* fine goes first */
     assert_true(now.level_from_ns[1] < MODEL_START + 12000 * NS); /* coarse stays */
     assert_true(check_all(store, 19000, 20000, 2000, 20000) > 3 * 3 * 990);
     assert_true(check_all(store, 0, 20000, 200, 20000) > 3 * 3 * 150);
@@ -456,6 +456,54 @@ static void figures_of_a_subject_are_listed(void **state)
     model_folder_remove();
 }
 
+/* ---- files of earlier versions ---- */
+
+#define FIXTURE_SECONDS 1000u
+
+static void copy_file(const char *from, const char *to)
+{
+    char bytes[4096];
+    size_t n;
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((n = fread(bytes, 1, sizeof(bytes), in)) > 0) {
+        assert_int_equal(fwrite(bytes, 1, n, out), n);
+    }
+    assert_int_equal(fclose(in), 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* tests/data/history/version-N.db was made by the program of its time: PLIMSOLL_FIXTURE=FILE makes one of this version. */
+static void files_of_every_earlier_version_are_read_and_written_on(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"version-1.db"};
+    for (size_t i = 0; i < PLIM_COUNT_OF(files); i++) {
+        char from[600];
+        snprintf(from, sizeof(from), PLIM_SOURCE_ROOT "/tests/data/history/%s", files[i]);
+        model_folder();
+        copy_file(from, model_path("h.db"));
+        struct plim_store *store = open_store(false);
+        assert_true(check_all(store, 0, FIXTURE_SECONDS, 2000, FIXTURE_SECONDS) >
+                    9 * FIXTURE_SECONDS);
+        fill(store, FIXTURE_SECONDS, FIXTURE_SECONDS + 800);
+        assert_true(check_all(store, 0, 1800, 2000, 1800) > 9 * 1800);
+        plim_store_close(store);
+        model_folder_remove();
+    }
+}
+
+static void write_fixture(const char *path)
+{
+    model_folder();
+    struct plim_store *store = open_store(false);
+    fill(store, 0, FIXTURE_SECONDS);
+    plim_store_close(store); /* takes the log into the file */
+    copy_file(model_path("h.db"), path);
+    model_folder_remove();
+}
+
 static void impossible_levels_are_refused(void **state)
 {
     (void)state;
@@ -484,8 +532,13 @@ int main(void)
         cmocka_unit_test(thousands_of_short_lived_subjects_leave_no_trace_but_the_longest_lived),
         cmocka_unit_test(events_come_in_the_order_of_time_and_by_kind_and_subject),
         cmocka_unit_test(figures_of_a_subject_are_listed),
+        cmocka_unit_test(files_of_every_earlier_version_are_read_and_written_on),
         cmocka_unit_test(impossible_levels_are_refused),
     };
     disk_begin();
+    if (getenv("PLIMSOLL_FIXTURE") != NULL) {
+        write_fixture(getenv("PLIMSOLL_FIXTURE"));
+        return 0;
+    }
     return PLIM_RUN_TESTS("store", tests);
 }
