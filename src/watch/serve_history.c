@@ -121,11 +121,18 @@ PLIM__HANDLER(subjects)
     uint64_t subject;
     PLIM_TRY(read_window(request, &window, err));
     PLIM_TRY(plim_http_query_u64(request, "subject", 0, &subject, err));
-    PLIM_TRY(open_store(s, err));
-    plim_arena_init(&arena, UINT64_C(256) << 20);
     plim_jsonw_init(&w, &answer->text, true);
     plim_jsonw_object(&w);
     plim_jsonw_kv_text(&w, "schema", "plimsoll.subjects/1");
+    if (!s->watch->history) { /* there are none to be listed, which is no failure */
+        plim_jsonw_key(&w, subject ? "figures" : "subjects");
+        plim_jsonw_array(&w);
+        plim_jsonw_end(&w);
+        plim_jsonw_end(&w);
+        return PLIM_OK;
+    }
+    PLIM_TRY(open_store(s, err));
+    plim_arena_init(&arena, UINT64_C(256) << 20);
     enum plim_status st = subject ? list_figures(s, &window, subject, &arena, &w, err)
                                   : list_subjects(s, &window, &arena, &w, err);
     if (st == PLIM_OK) {

@@ -79,7 +79,7 @@ export async function open(address, options = {}) {
   page.on('pageerror', (e) => page.complaints.push(e.message));
   page.on('request', (r) => page.requests.push(r.url()));
   await page.goto(address.startsWith('http') ? address : pathToFileURL(address.split('#')[0]) + (address.includes('#') ? '#' + address.split('#')[1] : ''));
-  await until(page, () => document.documentElement.dataset.ready);
+  if (!options.locked) { await until(page, () => document.documentElement.dataset.ready); } /* else it waits for a token */
   return page;
 }
 

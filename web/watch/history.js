@@ -177,9 +177,9 @@
           const t = l.time_ns[i];
           const low = base.get(t) || 0;
           const next = i + 1 < l.time_ns.length && !gap(l, i + 1) ? l.time_ns[i + 1] : t + Math.max(l.step_ns, 1e9);
-          const x = xOf(t);
+          const x = Math.round(xOf(t)); /* whole pixels, or seams show */
           base.set(t, low + l.mean[i]);
-          if (l.mean[i] > 0) { g.fillRect(x, y(low + l.mean[i]), Math.max(1, xOf(next) - x + 0.5), y(low) - y(low + l.mean[i])); }
+          if (l.mean[i] > 0) { g.fillRect(x, y(low + l.mean[i]), Math.max(1, Math.round(xOf(next)) - x), y(low) - y(low + l.mean[i])); }
         }
       }
     }
@@ -277,6 +277,7 @@
     let wanted = ''; /* key of the subject in the address */
     let turn = 0; /* of the newest question; answers of older ones are dropped */
     let asked = 0;
+    let loading = false;
 
     const subject = Plim.el('select', { 'aria-label': 'Subject', onchange: () => chooseSubject() });
     const figure = Plim.el('select', { 'aria-label': 'Figure', onchange: () => load() });
@@ -307,9 +308,17 @@
     }
 
     async function loadSubjects() {
+      if (loading) { return; }
+      loading = true;
+      await readSubjects();
+      loading = false;
+    }
+
+    async function readSubjects() {
       try {
         const answer = await Plim.live.ask('api/v1/subjects?from=' + Math.round(NOW() - 92 * 86400e9));
-        subjects = answer.subjects;
+        const order = ['device', 'process', 'engine', 'host'];
+        subjects = answer.subjects.sort((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind)); /* the sort is stable */
         hasHistory = subjects.length > 0;
       } catch (e) {
         hasHistory = false;
@@ -317,7 +326,7 @@
       if (!hasHistory) { subjects = ownSubjects(); }
       const keep = wanted || subject.value;
       Plim.fill(subject, ...subjects.map((s) => Plim.el('option', { value: s.kind + '/' + s.key }, subjectName(s))));
-      const found = subjects.find((s) => s.kind + '/' + s.key === keep || s.key === keep);
+      const found = keep && subjects.find((s) => s.kind + '/' + s.key === keep || s.key === keep);
       if (found) { subject.value = found.kind + '/' + found.key; }
       await chooseSubject();
     }
@@ -386,7 +395,7 @@
       Plim.fill(legend, ...c.layers.map((l) => Plim.el('li', {}, Plim.el('span', { class: 'key p-' + (c.stacked ? (Plim.PARTS.find((p) => p[2] === l.label) || ['live'])[0] : 'live') }), l.label)));
       const step = series.length ? series[0].step_ns : 0;
       about.textContent = s.own ? 'The monitor keeps no history: this is what the page has seen since it was opened.'
-        : 'Steps of ' + Plim.seconds(step / 1e9) + (complete > from ? '; before ' + Plim.time(complete) + ' only coarser history is there' : '') + '. Times are in ' + Plim.zoneName() + '.';
+        : 'Steps of ' + Plim.seconds(step / 1e9) + (complete > from && series.some((x) => x.time_ns[0] < complete) ? '; before ' + Plim.time(complete) + ' only coarser history is there' : '') + '. Times are in ' + Plim.zoneName() + '.';
       c.surface.redraw();
     }
 
@@ -432,9 +441,9 @@
       }
     }
 
+    Plim.tested = { ...Plim.tested, history: { chart: c, moveTo } };
     return {
       view,
-      chart: c,
       open(rest) {
         const key = rest.join('/');
         if (key && key !== wanted) { wanted = key; follow = true; }
@@ -445,15 +454,20 @@
       },
       zone: () => c.surface.redraw(),
       status(s) {
-        if (!subjects.length) { loadSubjects(); return; }
+        if (follow) {
+          c.from = s.time_ns - span;
+          c.to = s.time_ns;
+        }
         const now = chosen();
-        if (!follow || !now) { return; }
-        c.from = s.time_ns - span;
-        c.to = s.time_ns;
+        if (!subjects.length || !now) {
+          loadSubjects();
+          return;
+        }
+        if (!follow) { return; }
         if (now.own) { load(); return; }
         append(now);
         c.surface.redraw();
-        if (Date.now() - asked > Math.max(15000, span / 1e6 / 400)) { load(); }
+        if (Date.now() - asked > Math.max(5000, span / 1e6 / 400)) { load(); }
       },
     };
   };

@@ -7,6 +7,9 @@
 
 /** @typedef {Object<string, any>} Status the document "plimsoll.status/1" */
 
+/** What tests reach into. */
+Plim.tested = {};
+
 Plim.live = {
   /** @type {Status|null} */
   status: null,
@@ -36,6 +39,10 @@ Plim.live = {
     }
   }
 
+  /* Texts of strangers: control characters, and signs that turn the direction of what follows, become visible. */
+  const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+  const parse = (text) => JSON.parse(text, (_, v) => (typeof v === 'string' ? v.replace(UNSEEN, '\ufffd') : v));
+
   function take(status) {
     if (!status || !Array.isArray(status.devices) || !Array.isArray(status.uses)) { return; }
     live.status = status;
@@ -56,11 +63,11 @@ Plim.live = {
     const answer = await fetch(path, options);
     if (answer.status === 401 && (!options || !options.method)) { setLink('locked'); }
     if (!answer.ok) {
-      const body = await answer.json().catch(() => ({}));
-      const said = body.error || {};
+      let said = {};
+      try { said = parse(await answer.text()).error || {}; } catch (_) { /* a proxy's own page */ }
       throw Object.assign(new Error(said.message || 'the server answered ' + answer.status), { code: answer.status, hint: said.hint });
     }
-    return answer.status === 204 ? null : answer.json();
+    return answer.status === 204 ? null : parse(await answer.text());
   };
 
   /** Change something. @param {string} path @param {Dict} body */
@@ -96,7 +103,7 @@ Plim.live = {
     source = new EventSource('api/v1/live');
     source.addEventListener('status', (e) => {
       let status = null;
-      try { status = JSON.parse(e.data); } catch (_) { return; }
+      try { status = parse(e.data); } catch (_) { return; }
       take(status);
     });
     source.addEventListener('error', () => {

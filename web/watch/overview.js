@@ -40,6 +40,9 @@
   Plim.leftText = (e) => (e && Number.isFinite(e.value)
     ? Plim.seconds(e.value) + (Number.isFinite(e.low) && Number.isFinite(e.high) ? ' (' + Plim.seconds(e.low) + ' to ' + Plim.seconds(e.high) + ')' : '') : '');
 
+  /** Names and values side by side; those without a value are left out. @param {Array<[string, string]>} list */
+  const facts = (list) => list.filter(([, v]) => v).map(([name, v]) => Plim.el('div', {}, Plim.el('dt', {}, name), Plim.el('dd', {}, v)));
+
   const rate = (e) => (e && Number.isFinite(e.value) ? (e.value >= 0 ? '+' : '') + Plim.bytes(e.value * 3600) + ' an hour' : '');
   const words = (text) => String(text).replace(/_/g, ' ');
   Plim.words = words;
@@ -52,15 +55,15 @@
 
   /** One finding: what, how sure, how fast, how long; then the evidence and the next step. */
   function findingView(f) {
-    const facts = [
+    const known = [
       ['how sure', Math.round(100 * f.confidence) + ' %'], ['concerns', f.bytes ? Plim.bytes(f.bytes) : ''], ['grows', rate(f.bytes_per_second)],
       ['out of memory in', Plim.leftText(f.seconds_left)], ['since', Plim.time(f.since_ns)], ['ended', f.active ? '' : Plim.time(f.ended_ns)],
-    ].filter(([, v]) => v);
+    ];
     return Plim.el('article', { class: 'finding s-' + f.severity + (f.active ? '' : ' over') },
       Plim.el('h3', {}, Plim.el('span', { class: 'severity' }, f.severity), ' ', words(f.class), ': ' + subjectOf(f)),
       Plim.el('p', { class: 'summary' }, f.summary),
       f.next_step ? Plim.el('p', { class: 'next' }, Plim.el('strong', {}, 'Next: '), f.next_step) : null,
-      Plim.el('dl', { class: 'facts' }, ...facts.flatMap(([name, value]) => [Plim.el('dt', {}, name), Plim.el('dd', {}, value)])),
+      Plim.el('dl', { class: 'facts' }, ...facts(/** @type {any} */ (known))),
       f.evidence ? Plim.el('details', {}, Plim.el('summary', {}, 'Evidence'),
         Plim.el('ul', {}, ...String(f.evidence).split('\n').filter((l) => l).map((l) => Plim.el('li', {}, l)))) : null);
   }
@@ -136,8 +139,8 @@
     const note = Plim.el('p', { class: 'note' });
     const ledger = Plim.ledgerBar();
     const curve = spark(k, () => device.total_bytes || 1);
-    const facts = Plim.el('dl', { class: 'facts' });
-    const view = Plim.el('article', { class: 'card' }, Plim.el('h3', {}, title, ' ', state), figures, ledger.bar, curve.canvas, facts, note);
+    const known = Plim.el('dl', { class: 'facts' });
+    const view = Plim.el('article', { class: 'card' }, Plim.el('h3', {}, title, ' ', state), figures, ledger.bar, curve.canvas, known, note);
     return {
       view,
       set(d) {
@@ -149,9 +152,9 @@
         view.classList.toggle('bad', d.state !== 'ok');
         const parts = Plim.ledger(d);
         figures.textContent = parts ? Plim.bytes(d.used_bytes) + ' of ' + Plim.bytes(d.total_bytes) + ' used' : 'its memory is not known';
-        ledger.bar.hidden = !parts;
+        ledger.bar.hidden = curve.canvas.hidden = !parts;
         if (parts) { ledger.set(parts, d.total_bytes || 1); }
-        Plim.fill(facts, ...FACTS.map(([name, text]) => [name, text(d)]).filter(([, v]) => v).flatMap(([name, v]) => [Plim.el('dt', {}, name), Plim.el('dd', {}, v)]));
+        Plim.fill(known, ...facts(FACTS.map(([name, text]) => [name, text(d)])));
         note.textContent = [d.divided ? 'Divided into instances.' : '', d.unified ? 'It shares the host’s memory.' : '',
           d.odd ? 'The driver’s figures contradict each other.' : '', d.parent !== undefined ? 'Instance of GPU ' + d.parent + '.' : ''].filter((t) => t).join(' ');
         curve.redraw();

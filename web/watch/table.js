@@ -22,7 +22,7 @@ Plim.liveTable = function (o) {
   const empty = Plim.el('p', { class: 'note', hidden: true }, o.empty);
   const copied = Plim.el('button', { type: 'button', class: 'copy', onclick: () => Plim.copyTable(copied, table) }, 'Copy as CSV');
   const view = Plim.el('div', { class: 'table' }, copied,
-    Plim.el('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': o.label }, table), empty);
+    Plim.el('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': 'Table: ' + o.label }, table), empty);
   const kept = new Map(); /* key: {tr, cells, texts} */
   let rows = [];
   let sort = o.sort || 0;
