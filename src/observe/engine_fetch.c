@@ -20,7 +20,8 @@
 #include <time.h>
 
 #define SECOND       UINT64_C(1000000000)
-#define LOOK_NS      (5 * SECOND)   /* between two looks for engines, while one may be starting: */
+#define INTERVAL_NS  (5 * SECOND)
+#define LOOK_NS      (10 * SECOND)  /* between two looks for engines, while one may be starting: */
 #define STARTING_NS  (300 * SECOND) /* so long after the users of devices have changed */
 #define SETTLED_NS   (60 * SECOND)  /* between two looks afterwards */
 #define BACK_OFF_NS  (60 * SECOND)  /* most between two questions to a server that is down */
@@ -375,10 +376,22 @@ static void tie_servers(struct plim_engine_fetch *f)
     }
 }
 
+/* The ports of servers on this machine. */
+static size_t local_ports(const struct plim_engine_fetch *f, uint16_t ports[PLIM_ENGINE_SERVERS])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_servers; i++) {
+        ports[n] = f->server[i]->address.local;
+        n += ports[n] != 0;
+    }
+    return n;
+}
+
 /* Look for engines: often after other processes began to use devices, as a server listens only minutes later. */
 static void look(struct plim_engine_fetch *f, uint64_t now)
 {
     uint32_t users[USERS];
+    uint16_t ports[PLIM_ENGINE_SERVERS];
     (void)pthread_mutex_lock(&f->lock);
     bool starting = plim_sub_sat(now, f->changed_ns) < STARTING_NS;
     size_t n = f->n_users;
@@ -386,7 +399,8 @@ static void look(struct plim_engine_fetch *f, uint64_t now)
     (void)pthread_mutex_unlock(&f->lock);
     if (now < f->look_ns + (starting ? LOOK_NS : SETTLED_NS) ||
         (!f->discover && f->n_servers == 0) ||
-        plim_engine_tree_read(&f->world, users, n, &f->tree, NULL) != PLIM_OK) {
+        plim_engine_tree_read(&f->world, users, n, ports, local_ports(f, ports), &f->tree, NULL) !=
+            PLIM_OK) {
         return;
     }
     f->look_ns = now;
@@ -520,7 +534,7 @@ enum plim_status plim_engine_fetch_open(const struct plim_engine_fetch_options *
     }
     f->world = options->world != NULL ? *options->world : (struct plim_world){"", NULL};
     f->discover = options->discover;
-    f->interval_ns = options->interval_ns > 0 ? options->interval_ns : SECOND;
+    f->interval_ns = options->interval_ns > 0 ? options->interval_ns : INTERVAL_NS;
     f->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : 2 * SECOND;
     f->body_limit = options->body_limit > 0 ? options->body_limit : BODY_LIMIT;
     (void)pthread_mutex_init(&f->lock, NULL);

@@ -25,10 +25,11 @@ struct plim_engine_fetch_options {
         *servers; /* [n_servers] http://HOST:PORT[/PATH], https://..., HOST:PORT,
                                          unix:PATH */
     size_t n_servers;
-    bool discover;        /* ask known engines that are found on this machine */
-    uint64_t interval_ns; /* between two questions; 0: a second */
-    uint64_t timeout_ns;  /* for one answer; 0: two seconds */
-    size_t body_limit;    /* bytes; 0: 16 MiB */
+    bool discover; /* ask known engines that are found on this machine */
+    uint64_t
+        interval_ns; /* between two questions; 0: five seconds, as engines write each question into their logs */
+    uint64_t timeout_ns; /* for one answer; 0: two seconds */
+    size_t body_limit;   /* bytes; 0: 16 MiB */
 };
 
 struct plim_engine_fetch;

@@ -297,10 +297,53 @@ void plim_engine_tree_fini(struct plim_engine_tree *tree)
     plim_vec_fini(&tree->listeners);
 }
 
-enum plim_status plim_engine_tree_read(const struct plim_world *world, const uint32_t *users,
-                                       size_t n, struct plim_engine_tree *out, struct plim_err *err)
+/* Only listeners at these ports, or at that of an engine, are of any use. */
+static void keep_wanted(struct plim_engine_tree *tree, const uint16_t *ports, size_t n_ports)
 {
-    out->members.n = out->listeners.n = 0;
+    size_t kept = 0;
+    plim_vec_foreach (l, &tree->listeners) {
+        bool wanted = false;
+        for (size_t i = 0; i < n_ports; i++) {
+            wanted |= ports[i] == l->port;
+        }
+        plim_vec_foreach (m, &tree->members) {
+            wanted |= m->port == l->port;
+        }
+        if (wanted) {
+            tree->listeners.items[kept++] = *l;
+        }
+    }
+    tree->listeners.n = kept;
+}
+
+static bool is_anybodys(const struct plim_engine_tree *tree)
+{
+    plim_vec_foreach (l, &tree->listeners) {
+        if (l->pid == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Who holds the listeners: engines and their children first, then the others as long as one is nobody's. */
+static void find_holders(const struct plim_world *world, struct plim_engine_tree *tree)
+{
+    for (int others = 0; others < 2; others++) {
+        plim_vec_foreach (m, &tree->members) {
+            const struct plim_engine_member *above = find(tree, m->ppid);
+            bool known = m->kind != PLIM_ENGINE_KIND_UNKNOWN ||
+                         (above != NULL && above->kind != PLIM_ENGINE_KIND_UNKNOWN);
+            if (m->here && known != (others != 0) && !(others != 0 && is_anybodys(tree))) {
+                take_descriptors(world, m, tree);
+            }
+        }
+    }
+}
+
+static enum plim_status read_members(const struct plim_world *world, const uint32_t *users,
+                                     size_t n, struct plim_engine_tree *out, struct plim_err *err)
+{
     for (size_t i = 0; i < n; i++) {
         PLIM_TRY(add_user(world, out, users[i], err));
     }
@@ -310,16 +353,24 @@ enum plim_status plim_engine_tree_read(const struct plim_world *world, const uin
             PLIM_TRY(add_children(world, out, out->members.items[i].pid, err));
         }
     }
-    if (above == 0) {
+    return PLIM_OK;
+}
+
+enum plim_status plim_engine_tree_read(const struct plim_world *world, const uint32_t *users,
+                                       size_t n, const uint16_t *ports, size_t n_ports,
+                                       struct plim_engine_tree *out, struct plim_err *err)
+{
+    out->members.n = out->listeners.n = 0;
+    PLIM_TRY(read_members(world, users, n, out, err));
+    if (out->members.n == 0) {
         return PLIM_OK;
     }
     qsort(out->members.items, out->members.n, sizeof(out->members.items[0]), by_pid);
     PLIM_TRY(read_sockets(world, "tcp", false, out, err));
     PLIM_TRY(read_sockets(world, "tcp6", true, out, err));
-    plim_vec_foreach (m, &out->members) {
-        if (m->here && out->listeners.n > 0) {
-            take_descriptors(world, m, out);
-        }
+    keep_wanted(out, ports, n_ports);
+    if (out->listeners.n > 0) {
+        find_holders(world, out);
     }
     return PLIM_OK;
 }

@@ -46,10 +46,13 @@ void plim_engine_tree_fini(struct plim_engine_tree *tree);
 
 /**
  * plim_engine_tree_read() - look at the processes above these users.
- * @users: [n] pids. Errors: PLIM_E_NOMEM. Cost: some files of /proc for each member, and its descriptors.
+ * @users: [n] pids. @ports: [n_ports] whose listeners are wanted besides those of engines.
+ * Errors: PLIM_E_NOMEM. Cost: some files of /proc for each member; descriptors only while a wanted listener is
+ * nobody's yet, those of engines first.
  */
 PLIM_MUST_USE enum plim_status plim_engine_tree_read(const struct plim_world *world,
                                                      const uint32_t *users, size_t n,
+                                                     const uint16_t *ports, size_t n_ports,
                                                      struct plim_engine_tree *out,
                                                      struct plim_err *err);
 

@@ -131,6 +131,40 @@ static enum plim_status add_device(struct plim_top_model *m, uint32_t index, str
     return plim_vec_push(&m->devices, err, d);
 }
 
+static bool same_engine(const struct plim_engine_now *a, const struct plim_engine_now *b)
+{
+    return strcmp(a->name, b->name) == 0 && strcmp(a->model, b->model) == 0 &&
+           strcmp(a->rank, b->rank) == 0;
+}
+
+/* Engines are asked less often than screens are drawn: rates are between two answers. */
+static enum plim_status add_engine(struct plim_top_model *m, const struct plim_engine_now *e,
+                                   struct plim_err *err)
+{
+    plim_vec_foreach (pair, &m->engines) {
+        if (same_engine(&pair->newer, e)) {
+            if (pair->newer.told_ns != e->told_ns) {
+                pair->older = pair->newer;
+                pair->newer = *e;
+            }
+            pair->step = m->steps;
+            return PLIM_OK;
+        }
+    }
+    return plim_vec_push(&m->engines, err, (struct plim_top_pair){.newer = *e, .step = m->steps});
+}
+
+static void drop_engines(struct plim_top_model *m)
+{
+    size_t kept = 0;
+    plim_vec_foreach (pair, &m->engines) {
+        if (pair->step == m->steps) {
+            m->engines.items[kept++] = *pair;
+        }
+    }
+    m->engines.n = kept;
+}
+
 enum plim_status plim_top_model_update(struct plim_top_model *m, const struct plim_state *state,
                                        struct plim_err *err)
 {
@@ -145,18 +179,10 @@ enum plim_status plim_top_model_update(struct plim_top_model *m, const struct pl
     for (uint32_t i = 0; i < state->now->sample.devices.n; i++) {
         PLIM_TRY(add_device(m, i, err));
     }
-    return PLIM_OK;
-}
-
-enum plim_status plim_top_model_keep(struct plim_top_model *m, struct plim_err *err)
-{
-    m->before.n = 0;
-    m->before_ns = m->now_ns;
-    if (m->state != NULL) {
-        plim_vec_foreach (e, &m->state->now->engines) {
-            PLIM_TRY(plim_vec_push(&m->before, err, *e));
-        }
+    plim_vec_foreach (e, &state->now->engines) {
+        PLIM_TRY(add_engine(m, e, err));
     }
+    drop_engines(m);
     return PLIM_OK;
 }
 
@@ -165,19 +191,19 @@ void plim_top_model_fini(struct plim_top_model *m)
     plim_vec_fini(&m->devices);
     plim_vec_fini(&m->processes);
     plim_vec_fini(&m->trends);
-    plim_vec_fini(&m->before);
+    plim_vec_fini(&m->engines);
 }
 
 bool plim_top_rate(const struct plim_top_model *m, const struct plim_engine_now *e,
                    enum plim_engine_figure figure, double *out)
 {
-    plim_vec_foreach (b, &m->before) {
-        bool same = strcmp(b->name, e->name) == 0 && strcmp(b->model, e->model) == 0 &&
-                    strcmp(b->rank, e->rank) == 0;
-        bool both = (b->valid & e->valid & UINT64_C(1) << figure) != 0;
-        if (same && both && m->now_ns > m->before_ns && e->figure[figure] >= b->figure[figure]) {
+    plim_vec_foreach (pair, &m->engines) {
+        const struct plim_engine_now *a = &pair->older, *b = &pair->newer;
+        bool both = (a->valid & b->valid & UINT64_C(1) << figure) != 0;
+        if (same_engine(b, e) && both && b->told_ns > a->told_ns &&
+            b->figure[figure] >= a->figure[figure]) {
             *out =
-                (e->figure[figure] - b->figure[figure]) * 1e9 / (double)(m->now_ns - m->before_ns);
+                (b->figure[figure] - a->figure[figure]) * 1e9 / (double)(b->told_ns - a->told_ns);
             return true;
         }
     }

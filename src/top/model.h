@@ -62,14 +62,19 @@ struct plim_top_process {
     unsigned depth; /* in the tree */
 };
 
+struct plim_top_pair {
+    struct plim_engine_now older, newer; /* older.told_ns 0: there is none */
+    uint64_t step;                       /* when it was there last */
+};
+
 struct plim_top_model {
     const struct plim_state *state; /* borrowed until the next update */
     uint64_t steps;
     PLIM_VEC(struct plim_top_device) devices;
     PLIM_VEC(struct plim_top_process) processes;
     PLIM_VEC(struct plim_top_trend) trends;
-    PLIM_VEC(struct plim_engine_now) before; /* engines of the update before, for rates */
-    uint64_t before_ns, now_ns;              /* when */
+    PLIM_VEC(struct plim_top_pair) engines; /* what each engine said last, and before that */
+    uint64_t now_ns;
 };
 
 /** plim_top_model_update() - arrange a new state. Errors: PLIM_E_NOMEM. Cost: O(processes^2), small. */
@@ -77,9 +82,6 @@ PLIM_MUST_USE enum plim_status plim_top_model_update(struct plim_top_model *mode
                                                      const struct plim_state *state,
                                                      struct plim_err *err);
 
-/** plim_top_model_keep() - before the state is changed in place: remember what rates need of it. */
-PLIM_MUST_USE enum plim_status plim_top_model_keep(struct plim_top_model *model,
-                                                   struct plim_err *err);
 void plim_top_model_fini(struct plim_top_model *model);
 
 /** plim_top_rate() - how fast a total of an engine grows, each second; false: not known. */

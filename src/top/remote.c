@@ -230,7 +230,9 @@ static enum plim_status take_owner(struct plim_top_remote *r, const json_t *o, s
 static enum plim_status take_engine(struct plim_top_remote *r, const json_t *o,
                                     struct plim_err *err)
 {
-    struct plim_engine_now e = {.pid = (uint32_t)number(o, "pid", 0), .up = is_true(o, "up")};
+    struct plim_engine_now e = {.pid = (uint32_t)number(o, "pid", 0),
+                                .up = is_true(o, "up"),
+                                .told_ns = number(o, "told_ns", 0)};
     e.kind = word(o, "kind", engine_words, PLIM_ENGINE_KINDS, PLIM_ENGINE_KIND_UNKNOWN);
     text(e.name, sizeof(e.name), o, "name");
     text(e.model, sizeof(e.model), o, "model");

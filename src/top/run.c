@@ -58,7 +58,6 @@ static enum plim_status take(struct run *r, struct plim_err *err)
 {
     const struct plim_state *state = NULL;
     struct plim_err why = {0};
-    PLIM_TRY(plim_top_model_keep(&r->model, err));
     enum plim_status st = plim__top_source_take(r->source, &state, &why);
     if (st != PLIM_OK && (st == PLIM_E_NOMEM || r->model.state == NULL || r->screen == NULL)) {
         if (err != NULL) {

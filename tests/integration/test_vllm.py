@@ -3,6 +3,8 @@
 """Real, unmodified vLLM on the simulated GPU: in one process, as a server in its default process layout with a
 real client, and on cards that are too small. Dummy weights, a model folder made here."""
 
+import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -32,6 +34,24 @@ MIB = 1 << 20
 GIB = 1 << 30
 H100 = 81008 * MIB
 CONTEXT = 500 * MIB
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket, closed at the end of a with block."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 def free_port():
@@ -146,6 +166,57 @@ class VllmTest(unittest.TestCase):
         self.assertEqual(seen.device[0].device_total, H100)
         return seen.pid, _share.request(seen.pid, 120, env["PLIMSOLL_RECORD_DIR"])
 
+    def monitored(self, log, pid):
+        """What a monitor says of the engine that it finds through this one process that uses a device, and whose log
+        it follows."""
+        root = pathlib.Path(self.folder.name)
+        (root / "samples.jsonl").write_text(json.dumps({
+            "schema": "plimsoll.sample/1",
+            "devices": [{"vendor": "nvidia", "name": "simulated", "state": "ok", "total_bytes": H100,
+                         "used_bytes": H100 // 2, "free_bytes": H100 - H100 // 2}],
+            "uses": [{"device": 0, "pid": pid, "bytes": H100 // 2, "kinds": ["compute"]}]}) + "\n")
+        monitor = subprocess.Popen([plimtest.PROGRAM, "watch", "--samples", root / "samples.jsonl", "--engine-log", log,
+                                    "--listen", f"unix:{root}/watch.sock", "--db", "none"], env=self.env)
+        engine = None
+        try:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and not (engine and engine["up"] and engine["components"]):
+                time.sleep(0.2)
+                asked = subprocess.run([plimtest.PROGRAM, "top", "--once", "--width", "300", "--monitor",
+                                        f"unix:{root}/watch.sock"], stdout=subprocess.PIPE, check=False, env=self.env)
+                with contextlib.suppress(OSError), UnixConnection(f"{root}/watch.sock") as connection:
+                    connection.request("GET", "/api/v1/status")
+                    engines = json.loads(connection.getresponse().read())["engines"]
+                    engine = engines[0] if engines else None
+        finally:
+            monitor.terminate()
+            self.assertEqual(monitor.wait(30), 0)
+        self.assertIsNotNone(engine, "no engine was found")
+        return engine, asked.stdout.decode()
+
+    def check_monitored(self, engine, port, pid, page, log):
+        """The monitor's figures are the engine's own: of its page, and of its log."""
+        def said(name):
+            return float(re.search(rf"^vllm:{name}{{[^}}]*}} (\S+)$", page, re.MULTILINE).group(1))
+
+        def logged(pattern):
+            return float(re.search(pattern, log).group(1).replace(",", ""))
+
+        self.assertEqual((engine["name"], engine["kind"], engine["model"], engine["rank"]),
+                         (f"127.0.0.1:{port}", "vllm", self.model, "0"))
+        self.assertEqual(engine["workers"], [pid])
+        self.assertNotEqual(engine["pid"], pid, "the API server answers, the engine uses the device")
+        self.assertEqual(engine["generation_tokens"], said("generation_tokens_total"))
+        self.assertEqual(engine["prompt_tokens"], said("prompt_tokens_total"))
+        self.assertEqual(engine["prefix_queried_tokens"], said("prefix_cache_queries_total"))
+        self.assertEqual((engine["kv_usage_ratio"], engine["requests_running"], engine["asleep"]), (0, 0, 0))
+        self.assertEqual(engine["kv_capacity_tokens"], logged(r"GPU KV cache size: ([\d,]+) tokens"))
+        self.assertEqual(engine["max_context_tokens"], 8192)
+        for part, pattern in (("weights", r"Model loading took ([\d.]+) GiB"),
+                              ("kv_cache", r"Available KV cache memory: ([\d.]+) GiB"),
+                              ("activations", r"([\d.]+) GiB for peak activation")):
+            self.assertAlmostEqual(engine["components"][part] / GIB, logged(pattern), places=2, msg=part)
+
     def wait_until_healthy(self, server, port, log):
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
@@ -179,8 +250,11 @@ class VllmTest(unittest.TestCase):
             self.assertGreaterEqual(answers["pieces"], 2)  # how many is a matter of timing
             self.assertEqual(answers["refused"], 400)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-                self.assertIn("vllm:generation_tokens_total", answer.read().decode())
+                page = answer.read().decode()
             attached, snapshot = self.look_from_outside(env)
+            engine, screen = self.monitored(log, attached)
+            self.check_monitored(engine, port, attached, page, log.read_text(errors="replace"))
+            self.assertIn(f"127.0.0.1:{port} vllm", screen)
         finally:
             server.send_signal(signal.SIGTERM)
             try:

@@ -120,7 +120,7 @@ static struct plim_engine_tree read_tree(void)
 {
     static const uint32_t users[] = {101, 102, 201, 300, 400, 555};
     struct plim_engine_tree tree = {0};
-    assert_ok(plim_engine_tree_read(&world, users, PLIM_COUNT_OF(users), &tree, NULL));
+    assert_ok(plim_engine_tree_read(&world, users, PLIM_COUNT_OF(users), NULL, 0, &tree, NULL));
     return tree;
 }
 
@@ -153,6 +153,20 @@ static void engines_are_found_where_they_listen_on_loopback(void **state)
         }
     }
     assert_int_equal(found, 3); /* 100, 200 and its router */
+    plim_engine_tree_fini(&tree);
+}
+
+static void a_wanted_port_is_found_whoever_listens(void **state)
+{
+    (void)state;
+    static const uint32_t users[] = {555, 666};
+    struct plim_engine_tree tree = {0};
+    put_process(666, 1, PLIM_STR("python3\0app.py\0"), "net:[1]");
+    put_link("666/fd/7", "socket:[5002]");
+    assert_ok(plim_engine_tree_read(&world, users, 2, NULL, 0, &tree, NULL));
+    assert_int_equal(tree.listeners.n, 0);
+    assert_ok(plim_engine_tree_read(&world, users, 2, (const uint16_t[]){8080}, 1, &tree, NULL));
+    assert_int_equal(plim_engine_listening(&tree, 8080), 666);
     plim_engine_tree_fini(&tree);
 }
 
@@ -191,7 +205,7 @@ static void a_machine_without_users_is_not_looked_at(void **state)
 {
     (void)state;
     struct plim_engine_tree tree = {0};
-    assert_ok(plim_engine_tree_read(&world, NULL, 0, &tree, NULL));
+    assert_ok(plim_engine_tree_read(&world, NULL, 0, NULL, 0, &tree, NULL));
     assert_int_equal(tree.members.n, 0);
     assert_int_equal(tree.listeners.n, 0);
     plim_engine_tree_fini(&tree);
@@ -202,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parent_that_listens_answers_for_its_children),
         cmocka_unit_test(engines_are_found_where_they_listen_on_loopback),
+        cmocka_unit_test(a_wanted_port_is_found_whoever_listens),
         cmocka_unit_test(command_lines_name_engine_and_port),
         cmocka_unit_test(a_machine_without_users_is_not_looked_at),
     };

@@ -84,7 +84,7 @@ static void make_world(void)
                                     .active = true,
                                     .subject = {.device = 0, .pid = 100},
                                     .summary = "trainer (100) leaks",
-                                    .evidence = "live grew by 1 GiB\nin one hour",
+                                    .evidence = "live grew by 1 GiB\nover one hour",
                                     .next_step = "look at its snapshot"};
     state = (struct plim_state){
         .now = &now, .findings = &finding, .n_findings = 1, .host = "host", .version = "0"};
@@ -399,15 +399,20 @@ static void rates_of_engines_come_from_two_states(void **unused)
     struct plim_engine_now *e = &now.engines.items[0];
     e->figure[PLIM_ENGINE_FIGURE_PROMPT_TOKENS] = 100;
     e->valid |= 1u << PLIM_ENGINE_FIGURE_PROMPT_TOKENS;
-    assert_ok(plim_top_model_keep(&model, NULL));
+    e->told_ns = UINT64_C(10000000000);
+    assert_ok(plim_top_model_update(&model, &state, NULL));
+    assert_ok(plim_top_model_update(&model, &state, NULL)); /* the same answer again */
     make_world();
     e = &now.engines.items[0];
+    e->told_ns = UINT64_C(20000000000);
     e->figure[PLIM_ENGINE_FIGURE_PROMPT_TOKENS] = 150;
     e->valid |= 1u << PLIM_ENGINE_FIGURE_PROMPT_TOKENS;
     assert_ok(plim_top_model_update(&model, &state, NULL));
     assert_true(plim_top_rate(&model, e, PLIM_ENGINE_FIGURE_PROMPT_TOKENS, &rate));
     assert_true(rate > 4.99 && rate < 5.01);
     e->figure[PLIM_ENGINE_FIGURE_PROMPT_TOKENS] = 3; /* it began anew */
+    e->told_ns = UINT64_C(30000000000);
+    assert_ok(plim_top_model_update(&model, &state, NULL));
     assert_false(plim_top_rate(&model, e, PLIM_ENGINE_FIGURE_PROMPT_TOKENS, &rate));
 }
 
