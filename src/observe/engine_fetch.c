@@ -573,9 +573,13 @@ static void tell_users(struct plim_engine_fetch *f, const struct plim_observatio
 {
     uint32_t users[USERS];
     size_t n = 0;
-    plim_vec_foreach (p, &o->sample.processes) {
-        if (n < USERS) {
-            users[n++] = p->pid;
+    plim_vec_foreach (use, &o->sample.uses) {
+        bool known = false;
+        for (size_t i = 0; i < n && !known; i++) {
+            known = users[i] == use->pid;
+        }
+        if (!known && n < USERS) {
+            users[n++] = use->pid;
         }
     }
     if (n != f->n_users || memcmp(users, f->users, n * sizeof(users[0])) != 0) {

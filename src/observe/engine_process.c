@@ -233,9 +233,10 @@ static enum plim_status take_socket(struct plim_engine_tree *tree, const char *l
     char address[33];
     unsigned port = 0, state = 0;
     unsigned long long inode = 0;
-    if (sscanf(line, " %*d: %32[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*s %*s %llu",
-               address, &port, &state, &inode) != 4 ||
-        state != 0x0a || port > UINT16_MAX) {
+    int fields = sscanf(line, // NOLINT(cert-err34-c): the kernel's numbers
+                        " %*d: %32[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*s %*s %llu",
+                        address, &port, &state, &inode);
+    if (fields != 4 || state != 0x0a || port > UINT16_MAX) {
         return PLIM_OK;
     }
     bool any = strspn(address, "0") == strlen(address);
@@ -272,12 +273,13 @@ static void take_descriptors(const struct plim_world *world, const struct plim_e
     char path[4096];
     world_path(path, sizeof(path), world, m->pid, "fd");
     DIR *folder = opendir(path);
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+    struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) { // NOLINT(concurrency-mt-unsafe)
         char target[64];
         unsigned long long inode = 0;
         ssize_t n = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
         target[n > 0 ? n : 0] = '\0';
-        if (sscanf(target, "socket:[%llu]", &inode) != 1) {
+        if (sscanf(target, "socket:[%llu]", &inode) != 1) { // NOLINT(cert-err34-c): the kernel's
             continue;
         }
         plim_vec_foreach (l, &tree->listeners) {

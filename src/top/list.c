@@ -100,7 +100,7 @@ static bool before(const struct plim_top_process *a, const struct plim_top_proce
 {
     double order = value_of(b, v->sort) - value_of(a, v->sort);
     if (v->sort == PLIM_TOP_COLUMN_NAME) {
-        order = strcmp(name_of(a), name_of(b));
+        order = (double)strcmp(name_of(a), name_of(b));
     }
     if (order != 0 && !isnan(order)) {
         return v->reverse ? order > 0 : order < 0;

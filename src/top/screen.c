@@ -32,7 +32,7 @@ static void open_colors(void)
 {
     (void)start_color();
     (void)use_default_colors();
-    for (short i = 0; i < PLIM_TOP_STYLES; i++) {
+    for (int i = 0; i < PLIM_TOP_STYLES; i++) {
         (void)init_pair((short)(i + 1), styles[i].color, -1);
     }
 }

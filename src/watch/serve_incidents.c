@@ -19,8 +19,8 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,7 +177,9 @@ static bool is_ending(struct plim_watch *w)
 /* Wait for the process; it is ended when it takes too long, or the monitor ends. */
 static enum plim_status await(struct plim_watch *w, pid_t pid, struct plim_err *err)
 {
-    struct pollfd ended = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+    struct pollfd ended = {.fd =
+                               (int)syscall(SYS_pidfd_open, pid, 0), /* glibc has it from 2.36 on */
+                           .events = POLLIN};
     int status = 0, done = 0;
     for (int i = 0; ended.fd >= 0 && done <= 0 && i < REPORT_SECONDS * 5 && !is_ending(w); i++) {
         done = poll(&ended, 1, 200);

@@ -180,7 +180,7 @@ class VllmTest(unittest.TestCase):
         engine = None
         try:
             deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and not (engine and engine["up"] and engine["components"]):
+            while time.monotonic() < deadline and not (engine and "generation_tokens" in engine):
                 time.sleep(0.2)
                 asked = subprocess.run([plimtest.PROGRAM, "top", "--once", "--width", "300", "--monitor",
                                         f"unix:{root}/watch.sock"], stdout=subprocess.PIPE, check=False, env=self.env)
