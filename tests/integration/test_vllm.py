@@ -176,7 +176,8 @@ class VllmTest(unittest.TestCase):
                          "used_bytes": H100 // 2, "free_bytes": H100 - H100 // 2}],
             "uses": [{"device": 0, "pid": pid, "bytes": H100 // 2, "kinds": ["compute"]}]}) + "\n")
         monitor = subprocess.Popen([plimtest.PROGRAM, "watch", "--samples", root / "samples.jsonl", "--engine-log", log,
-                                    "--listen", f"unix:{root}/watch.sock", "--db", "none"], env=self.env)
+                                    "--listen", f"unix:{root}/watch.sock", "--db", "none"], env=self.env,
+                                   stderr=subprocess.DEVNULL)
         engine = None
         try:
             deadline = time.monotonic() + 60
