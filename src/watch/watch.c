@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define SECOND_NS      UINT64_C(1000000000)
-#define INTERVAL_LEAST (SECOND_NS / 10)
+#define INTERVAL_LEAST (SECOND_NS / 100)
 
 #define PLIM__X(name) extern const struct plim_watch_part plim__watch_##name;
 PLIM_WATCH_PART_MAP(PLIM__X)
