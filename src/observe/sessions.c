@@ -102,28 +102,41 @@ static ino_t namespace_of(const struct sessions *s, uint32_t pid, const char *ki
     return stat(path, &info) == 0 ? info.st_ino : 0;
 }
 
+/* An entry for a folder: the one that it has, a free one, or a new one; NULL: too many. */
+static struct session *entry_for(struct sessions *s, const char *path)
+{
+    struct session *free_entry = NULL, fresh = {.watch = -1};
+    plim_vec_foreach (f, &s->folders) {
+        if (strcmp(f->path, path) == 0) {
+            return f;
+        }
+        free_entry = f->path[0] == '\0' ? f : free_entry;
+    }
+    if (free_entry == NULL && s->folders.n < SESSIONS_MAX &&
+        plim_vec_push(&s->folders, NULL, fresh) == PLIM_OK) {
+        free_entry = &s->folders.items[s->folders.n - 1];
+    }
+    return free_entry;
+}
+
 static void add_folder(struct sessions *s, const char *path, ino_t pids)
 {
     struct stat info;
     if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
-        (geteuid() != 0 && info.st_uid != geteuid())) {
+        (geteuid() != 0 && info.st_uid != geteuid()) ||
+        strlen(path) >= sizeof(s->folders.items->path)) {
         return;
     }
-    plim_vec_foreach (old, &s->folders) {
-        if (strcmp(old->path, path) == 0) {
-            old->seen = true;
-            return;
+    struct session *folder = entry_for(s, path);
+    if (folder != NULL) {
+        (void)snprintf(folder->path, sizeof(folder->path), "%s", path);
+        folder->pids = pids;
+        folder->seen = true;
+        if (s->inotify >= 0) { /* again: it may have been removed and made anew */
+            folder->watch =
+                inotify_add_watch(s->inotify, path, IN_MOVED_TO | IN_CREATE | IN_DELETE);
         }
     }
-    struct session folder = {.pids = pids, .watch = -1, .seen = true};
-    if (s->folders.n == SESSIONS_MAX || strlen(path) >= sizeof(folder.path)) {
-        return;
-    }
-    (void)snprintf(folder.path, sizeof(folder.path), "%s", path);
-    if (s->inotify >= 0) {
-        folder.watch = inotify_add_watch(s->inotify, path, IN_MOVED_TO | IN_CREATE | IN_DELETE);
-    }
-    (void)!plim_vec_push(&s->folders, NULL, folder);
 }
 
 /* Every plimsoll-* in a folder where sessions are made. */
@@ -316,6 +329,17 @@ static void drop_unseen(struct sessions *s)
     s->taps.n = kept;
 }
 
+/* Entries of folders that are gone are free; none of their taps is left. */
+static void forget_folders(struct sessions *s)
+{
+    plim_vec_foreach (folder, &s->folders) {
+        if (!folder->seen && folder->path[0] != '\0') {
+            (void)inotify_rm_watch(s->inotify, folder->watch);
+            *folder = (struct session){.watch = -1};
+        }
+    }
+}
+
 /* Take up what is new, let go of what is gone. */
 static void look(struct sessions *s, const struct plim_sample *sample)
 {
@@ -329,6 +353,7 @@ static void look(struct sessions *s, const struct plim_sample *sample)
         }
     }
     drop_unseen(s);
+    forget_folders(s);
     if (s->taps.n > 1) {
         qsort(s->taps.items, s->taps.n, sizeof(s->taps.items[0]), by_process);
     }

@@ -155,7 +155,7 @@ struct session {
     void *self;
     struct plim_observation o;
     struct plim_attach_file file;
-    char path[200];
+    char path[300];
 };
 
 static void put(const struct session *s)
@@ -334,6 +334,40 @@ static void a_file_cut_while_it_is_read_is_let_go(void **state)
     assert_int_equal(s->o.allocators.n, 0);
     assert_int_equal(unlink(s->path), 0);
     assert_ok(take(s, NULL));
+}
+
+static void a_folder_that_is_made_anew_is_looked_at_at_once(void **state)
+{
+    struct session *s = *state;
+    char other[160], file[260];
+    put(s);
+    snprintf(other, sizeof(other), "%s/tmp", root_of_world);
+    assert_int_equal(mkdir(other, 0700), 0);
+    snprintf(other, sizeof(other), "%s/tmp/plimsoll-x", root_of_world);
+    assert_int_equal(mkdir(other, 0700), 0);
+    for (int round = 0; round < 1500; round++) { /* more than there are places for folders */
+        assert_ok(take(s, NULL));
+        assert_int_equal(s->o.allocators.n, round == 0 ? 1 : 0);
+        if (round == 0) {
+            assert_int_equal(unlink(s->path), 0);
+        }
+        assert_int_equal(rmdir(other), 0);
+        snprintf(other, sizeof(other), "%s/tmp/plimsoll-%d", root_of_world, round);
+        assert_int_equal(mkdir(other, 0700), 0);
+    }
+    snprintf(file, sizeof(file), "%s%s", other, strrchr(s->path, '/'));
+    snprintf(s->path, sizeof(s->path), "%s", file);
+    assert_ok(take(s, NULL));
+    put(s);
+    assert_ok(take(s, NULL));
+    assert_int_equal(s->o.allocators.n, 1);
+    assert_int_equal(unlink(s->path), 0);
+    assert_int_equal(rmdir(other), 0);
+    assert_ok(take(s, NULL));
+    assert_int_equal(mkdir(other, 0700), 0);
+    put(s);
+    assert_ok(take(s, NULL));
+    assert_int_equal(s->o.allocators.n, 1);
 }
 
 static void owners_are_read_and_the_only_device_is_theirs(void **state)
@@ -593,6 +627,7 @@ int main(void)
         SESSION_TEST(impossible_figures_are_left_out),
         SESSION_TEST(files_that_lie_or_are_cut_are_errors_and_not_rows),
         SESSION_TEST(a_file_cut_while_it_is_read_is_let_go),
+        SESSION_TEST(a_folder_that_is_made_anew_is_looked_at_at_once),
         SESSION_TEST(owners_are_read_and_the_only_device_is_theirs),
         cmocka_unit_test(a_number_means_a_device_only_when_that_is_certain),
         MOMENT_TEST(processes_begin_and_end),
