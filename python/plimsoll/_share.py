@@ -55,7 +55,8 @@ class File(ctypes.Structure):
         ("start_ticks", U64), ("real_offset_ns", ctypes.c_int64), ("heartbeat_ns", U64), ("notes", U64),
         ("state", U32), ("snapshot_asked", U32), ("snapshot_done", U32), ("snapshot_result", U32), ("ooms", U32),
         ("pad0", U32 * 5), ("snapshot_path", ctypes.c_char * 416), ("info", ctypes.c_char * 512),
-        ("uuid", (ctypes.c_char * 64) * 16), ("pad1", ctypes.c_uint8 * 2048), ("device", Device * 16), ("note", Note * 16),
+        ("uuid", (ctypes.c_char * 64) * 16), ("pad1", ctypes.c_uint8 * 2048), ("device", Device * 16),
+        ("note", Note * 16),
     ]
 
 

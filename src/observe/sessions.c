@@ -50,10 +50,10 @@ struct sessions {
     PLIM_VEC(struct plim_tap) taps; /* order: pid, start, the Python side's first */
     int inotify;                    /* or -1 */
     uint64_t looked_ns;             /* CLOCK_MONOTONIC; 0: never */
-    uint64_t devices;      /* what the devices of the sample were when ordinals were mapped */
-    uint64_t opened_ticks; /* since boot: when this began */
-    uint64_t damaged;      /* files that could not be read, this time */
-    char damage[160];      /* the last of them */
+    uint64_t devices;       /* what the devices of the sample were when ordinals were mapped */
+    uint64_t opened_ticks;  /* since boot: when this began */
+    uint64_t damaged;       /* files that could not be read, this time */
+    struct plim_err damage; /* of the last of them */
 };
 
 static uint64_t now_ns(clockid_t clock)
@@ -260,6 +260,12 @@ static bool parse_name(const char *name, uint32_t *pid, uint64_t *start, uint32_
     return *recorder || strcmp(name + at, PLIM_ATTACH_SUFFIX) == 0;
 }
 
+static void count_damage(struct sessions *s, const char *name, int rc)
+{
+    s->damaged++;
+    plim__err_set_errno(&s->damage, PLIM_E_DATA, -rc, "cannot read %.90s", name);
+}
+
 static void look_at_file(struct sessions *s, uint32_t session, const char *name,
                          const struct plim_sample *sample)
 {
@@ -289,8 +295,7 @@ static void look_at_file(struct sessions *s, uint32_t session, const char *name,
     if (rc == 0 && plim_vec_push(&s->taps, NULL, tap) != PLIM_OK) {
         plim__tap_close(&tap);
     } else if (rc != 0 && rc != -ENOENT) {
-        s->damaged++;
-        (void)snprintf(s->damage, sizeof(s->damage), "cannot read %.90s: %s", name, strerror(-rc));
+        count_damage(s, name, rc);
     }
 }
 
@@ -486,9 +491,7 @@ static enum plim_status sessions_take(void *self, struct plim_observation *out,
         tap->seen = lives(s, tap, &out->sample) && !is_older_program(s, i);
         int rc = tap->seen ? plim__tap_read(tap, mono, out->sample.time_ns) : 0;
         if (rc != 0) {
-            s->damaged++;
-            (void)snprintf(s->damage, sizeof(s->damage), "cannot read %.90s: %s", tap->name,
-                           strerror(-rc));
+            count_damage(s, tap->name, rc);
             tap->seen = false;
         } else if (tap->seen) {
             if (new_devices || tap->mapped != told_ordinals(tap)) {
@@ -498,7 +501,10 @@ static enum plim_status sessions_take(void *self, struct plim_observation *out,
         }
     }
     drop_unseen(s);
-    return s->damaged == 0 ? PLIM_OK : plim__fail(err, PLIM_E_DATA, "%s", s->damage);
+    if (s->damaged > 0 && err != NULL) {
+        *err = s->damage;
+    }
+    return s->damaged > 0 ? PLIM_E_DATA : PLIM_OK;
 }
 
 const struct plim_observer plim__observer_sessions = {

@@ -226,14 +226,14 @@ static int read_attach(struct plim_tap *tap, uint64_t mono, uint64_t real)
 
 static int keep_owners(struct plim_tap *tap, uint32_t ordinal, const struct plim_shm_total *totals)
 {
-    for (uint8_t i = 0; i < PLIM_OWNERS; i++) {
+    for (unsigned i = 0; i < PLIM_OWNERS; i++) {
         const struct plim_shm_total *t = &totals[i];
         if (t->allocs == 0 && t->charged == 0 && t->failures == 0) {
             continue;
         }
         struct plim_owner_now owner = {.ordinal = ordinal,
-                                       .owner = i,
-                                       .outside = !plim__is_framework(i),
+                                       .owner = (uint8_t)i,
+                                       .outside = !plim__is_framework((uint8_t)i),
                                        .charged = t->charged,
                                        .peak = plim_max_u64(t->peak, t->charged),
                                        .failures = t->failures};
