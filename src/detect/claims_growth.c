@@ -52,7 +52,7 @@ struct plim_estimate plim__left(const struct plim_growing *g, double least, doub
     return left;
 }
 
-/* Whether the process is loaded; looked at once a minute. */
+/* Whether the process, or what is on the device, is loaded; looked at once a minute. */
 static bool settled(struct plim_detector *d, struct plim_tracked *t)
 {
     uint64_t minute = d->now_ns / PLIM_MINUTE;
@@ -414,7 +414,8 @@ static enum plim_status device(struct plim_detector *d, struct plim_tracked *t,
                                struct plim_err *err)
 {
     bool closed = false;
-    if (!t->books_valid || d->now_ns - t->first_ns < d->options.warmup_ns) {
+    t->now.held = t->used;
+    if (!t->books_valid || !settled(d, t)) {
         return PLIM_OK;
     }
     PLIM_TRY(follow(d, t, PLIM_FOLLOWED_USED, t->used, &closed, err));

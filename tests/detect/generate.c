@@ -451,7 +451,7 @@ struct gen *gen_new(const struct gen_options *options)
                                                       : between(g, 300, 7200);
     g->next_s = options->kind == GEN_RESTARTS ? 0 : between(g, 600, 5400);
     g->truth = (struct gen_truth){truths[options->kind], 0, options->bytes_per_hour, 0};
-    bool early = happens(g, 0.5) || options->kind == GEN_CROWD;
+    bool early = happens(g, 0.5) || options->kind == GEN_CROWD || options->kind == GEN_RESIDUE;
     g->truth.onset_s = early ? g->load_s : between(g, 1, 30) * 3600;
     return g;
 }
@@ -469,24 +469,4 @@ double gen_now(const struct gen *g)
 struct gen_truth gen_truth(const struct gen *g)
 {
     return g->truth;
-}
-
-const char *gen_kind_text(enum gen_kind kind)
-{
-    static const char *const text[] = {
-#define GEN__X(name, text, truth) text,
-        GEN_KIND_MAP(GEN__X)
-#undef GEN__X
-    };
-    return text[kind];
-}
-
-const char *gen_view_text(enum gen_view view)
-{
-    static const char *const text[] = {
-#define GEN__X(name, text) text,
-        GEN_VIEW_MAP(GEN__X)
-#undef GEN__X
-    };
-    return text[view];
 }
