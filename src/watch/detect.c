@@ -6,6 +6,7 @@
  * and at the end, so that a restart of the monitor forgets nothing.
  */
 
+#include "base/err.h"
 #include "base/file.h"
 #include "watch/watch_int.h"
 
@@ -60,17 +61,30 @@ static void restore(struct plim_watch *w, struct judge *j)
     free((void *)(uintptr_t)text.p);
 }
 
+static bool write_part(void *self, struct plim_str bytes)
+{
+    return plim_target_write(self, bytes, NULL) == PLIM_OK;
+}
+
+/* In pieces, so that the text of a large machine is never in memory as a whole. */
 static void save(struct plim_watch *w, struct judge *j)
 {
-    struct plim_buf text = {0};
+    struct plim_target target;
+    struct plim_buf text = {.drain = write_part, .self = &target};
     struct plim_err err = {0};
     if (j->path[0] == '\0') {
         return;
     }
-    plim_detector_save(j->detector, &text);
-    enum plim_status st = plim_buf_status(&text, &err);
+    enum plim_status st = plim_target_open(j->path, &target, &err);
     if (st == PLIM_OK) {
-        st = plim_file_replace(j->path, plim_buf_str(&text), &err);
+        plim_detector_save(j->detector, &text);
+        plim_buf_flush(&text);
+        if (text.failed) {
+            plim_target_abort(&target);
+            st = plim__fail(&err, PLIM_E_IO, "cannot write %s", j->path);
+        } else {
+            st = plim_target_commit(&target, &err);
+        }
     }
     if (st != PLIM_OK) {
         plim__watch_tell(w, "what the detector learned was not saved: %s", err.message);
