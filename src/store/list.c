@@ -257,16 +257,14 @@ static enum plim_status look_at_levels(void *self, struct plim_err *err)
 {
     struct plim_store *store = self;
     struct plim_store_state *state = &store->state;
+    int64_t starts[PLIM_STORE_LEVELS];
+    PLIM_TRY(plim__level_starts(store, starts, err));
     state->n_levels = store->n_levels;
     for (size_t k = 0; k < store->n_levels; k++) {
         const struct plim__level *level = &store->level[k];
-        int64_t first = 0;
-        bool found;
-        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, PLIM__ARGS(level->step, 0, 0), &first,
-                           &found, err));
         state->level[k] = (struct plim_store_level){(uint64_t)level->step * 1000000,
                                                     (uint64_t)level->keep * 1000000};
-        state->level_from_ns[k] = found ? plim__wall_ns(store, first) : 0;
+        state->level_from_ns[k] = starts[k] != INT64_MAX ? plim__wall_ns(store, starts[k]) : 0;
     }
     return plim__extent_ns(store, &state->first_ns, &state->last_ns, err);
 }

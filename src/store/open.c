@@ -17,7 +17,6 @@
 
 #define ASIDE_MARK  ".damaged-"
 #define ASIDE_KEPT  2u
-#define BUSY_MS     2000
 #define FIGURES_MAX 1024u
 
 static const struct plim_store_level default_levels[] = {
@@ -166,7 +165,7 @@ static enum plim_status connect(struct plim_store *store, const char *name, int 
         return plim__failed(store, err);
     }
     (void)sqlite3_extended_result_codes(store->db, 1);
-    (void)sqlite3_busy_timeout(store->db, BUSY_MS);
+    (void)sqlite3_busy_timeout(store->db, PLIM_STORE_BUSY_MS);
     return plim__pragma(store, "PRAGMA cache_size = -512; PRAGMA trusted_schema = OFF", err);
 }
 

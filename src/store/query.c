@@ -146,19 +146,6 @@ static enum plim_status take_tail(struct query *q, int64_t from, int64_t to, str
     return plim__rows_scan(q->store, &q->tail, take_row, q, &bad, &next, err);
 }
 
-/* Where the chunks of each level begin; INT64_MAX: it has none. */
-static enum plim_status level_starts(struct plim_store *store, int64_t starts[PLIM_STORE_LEVELS],
-                                     struct plim_err *err)
-{
-    for (size_t k = 0; k < store->n_levels; k++) {
-        bool found;
-        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, PLIM__ARGS(store->level[k].step, 0, 0),
-                           &starts[k], &found, err));
-        starts[k] = found ? starts[k] : INT64_MAX;
-    }
-    return PLIM_OK;
-}
-
 /* The level for time t and where its stretch ends; n_levels: the tail. */
 static size_t choose_level(const struct query *q, const int64_t *starts, int64_t t, int64_t *end)
 {
@@ -222,7 +209,7 @@ static enum plim_status extent(struct plim_store *store, struct plim__tail *tail
                                int64_t *last, bool *found, struct plim_err *err)
 {
     int64_t starts[PLIM_STORE_LEVELS] = {0}, bad, next, begin = INT64_MAX;
-    PLIM_TRY(level_starts(store, starts, err));
+    PLIM_TRY(plim__level_starts(store, starts, err));
     PLIM_TRY(plim__rows_scan(store, tail, NULL, NULL, &bad, &next, err));
     for (size_t k = 0; k < store->n_levels; k++) {
         begin = starts[k] < begin ? starts[k] : begin;
@@ -345,7 +332,7 @@ static enum plim_status answer(void *self, struct plim_err *err)
     int64_t starts[PLIM_STORE_LEVELS] = {0};
     bool found = false;
     PLIM_TRY(prepare(a, &found, err));
-    PLIM_TRY(level_starts(q->store, starts, err));
+    PLIM_TRY(plim__level_starts(q->store, starts, err));
     a->out->complete_from_ns = complete_from(q, starts);
     if (!found) {
         a->out->step_ns = (uint64_t)q->step * 1000000;

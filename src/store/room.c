@@ -42,7 +42,10 @@ enum plim_status plim__log_fits(struct plim_store *store, struct plim_err *err)
     if (plim__file_bytes(store, "-wal") <= plim__log_limit(store) / 2) {
         return PLIM_OK;
     }
+    (void)sqlite3_busy_timeout(store->db,
+                               0); /* a reader in the way is not waited for, every second */
     (void)sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    (void)sqlite3_busy_timeout(store->db, PLIM_STORE_BUSY_MS);
     if (plim__file_bytes(store, "-wal") <= plim__log_limit(store)) {
         return PLIM_OK;
     }
@@ -126,10 +129,13 @@ static enum plim_status sweep_subjects(struct plim_store *store, int64_t now, in
     return plim__run(store, PLIM__SQL_DROP_SUBJECTS, store->level[0].done, 0, 0, err);
 }
 
+/* The limit was lowered: give pages back, and let SQLite keep the file there from now on. */
 static enum plim_status give_back(struct plim_store *store, int64_t pages, struct plim_err *err)
 {
-    char sql[64];
+    char sql[96];
     (void)snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%lld)", (long long)pages);
+    PLIM_TRY(plim__pragma(store, sql, err));
+    (void)snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %lld", (long long)page_limit(store));
     return plim__pragma(store, sql, err);
 }
 

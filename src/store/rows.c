@@ -33,6 +33,19 @@ enum plim_status plim__rows_scan(struct plim_store *store, struct plim__tail *ta
     return st;
 }
 
+enum plim_status plim__level_starts(struct plim_store *store, int64_t starts[PLIM_STORE_LEVELS],
+                                    struct plim_err *err)
+{
+    int64_t begin = store->eras.n > 0 ? store->eras.items[0].start : 0;
+    for (size_t k = 0; k < store->n_levels; k++) {
+        bool found;
+        PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, PLIM__ARGS(store->level[k].step, 0, 0),
+                           &starts[k], &found, err));
+        starts[k] = !found ? INT64_MAX : starts[k] > begin ? starts[k] : begin;
+    }
+    return PLIM_OK;
+}
+
 static enum plim_status recall_levels(struct plim_store *store, struct plim_err *err)
 {
     enum plim_status st = PLIM_OK;

@@ -22,8 +22,9 @@
 
 #define PLIM_STORE_APPLICATION 0x506c696d /* "Plim" */
 #define PLIM_STORE_VERSION     1
-#define PLIM_STORE_SPAN        360 /* steps of a chunk */
-#define PLIM_STORE_TICKS       10  /* of a step: times are kept so exactly */
+#define PLIM_STORE_SPAN        360  /* steps of a chunk */
+#define PLIM_STORE_BUSY_MS     2000 /* how long another program's lock is waited for */
+#define PLIM_STORE_TICKS       10   /* of a step: times are kept so exactly */
 
 /* X(NAME, SQL): every statement but those of migrations and pragmas. */
 #define PLIM__SQL_MAP(X)                                                                           \
@@ -205,7 +206,7 @@ uint64_t plim__wall_ns(const struct plim_store *store, int64_t time);
 bool plim__era_range(const struct plim_store *store, size_t i, int64_t from, int64_t to,
                      int64_t *ledger_from, int64_t *ledger_to);
 
-/* ---- tail rows: rows.c ---- */
+/* ---- rows.c ---- */
 
 /** plim__rows_scan() - replay the tail's rows into `tail`, which is reset first; `take` (nullable) sees it after each.
  * A damaged row ends the tail: *bad_seq is its number, else -1. Errors: PLIM_E_NOMEM, of the database. */
@@ -213,6 +214,12 @@ PLIM_MUST_USE enum plim_status
 plim__rows_scan(struct plim_store *store, struct plim__tail *tail,
                 void (*take)(void *self, const struct plim__tail *tail), void *self,
                 int64_t *bad_seq, int64_t *next_seq, struct plim_err *err);
+
+/** plim__level_starts() - where each level begins: its first chunk, but not before the first batch; INT64_MAX: it has
+ * none. */
+PLIM_MUST_USE enum plim_status plim__level_starts(struct plim_store *store,
+                                                  int64_t starts[PLIM_STORE_LEVELS],
+                                                  struct plim_err *err);
 
 /* ---- pack.c, room.c ---- */
 

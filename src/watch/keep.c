@@ -19,6 +19,7 @@
 #include "store/writer.h"
 #include "watch/watch_int.h"
 
+#include "base/intern.h"
 #include "base/map.h"
 #include "base/num.h"
 #include "base/scalar.h"
@@ -42,6 +43,9 @@
     X(HOST_TOTAL, "host_memory_total_bytes")                                                       \
     X(HOST_AVAILABLE, "host_memory_available_bytes")                                               \
     X(UP, "up") /* of an engine: 1 it answered */
+
+#define LABEL_EVERY  360u  /* steps */
+#define LABELLED_MAX 4096u /* processes remembered */
 
 enum keep_figure {
     KEEP_DEVICE = 0,
@@ -85,6 +89,9 @@ struct keep {
     struct plim_writer *writer;
     struct plim_batch *batch; /* being filled */
     struct plim_buf labels;   /* scratch */
+    struct plim_map
+        labelled; /* hash of a process' key -> hash of its texts when labels were sent */
+    uint64_t steps;
     struct plim_map findings; /* id -> severity + 1: events of them were written */
     bool degraded;            /* as it was last told */
     uint64_t set_aside;       /* likewise */
@@ -151,6 +158,24 @@ static enum plim_status device_subject(struct keep *k, const struct plim_observa
     return begin_subject(k, "device", key, &w, err);
 }
 
+/* Labels are costly to make for hundreds of processes each second. They are sent when the texts that they are made of
+ * change, and now and then, since a history may be begun anew. */
+static bool label_now(struct keep *k, const char *key, const struct plim_process_facts *p)
+{
+    uint64_t id = plim_hash_bytes(key, strlen(key));
+    size_t texts = offsetof(struct plim_process_facts, name);
+    uint64_t now = plim_hash_bytes((const char *)p + texts, sizeof(*p) - texts);
+    const uint64_t *sent = plim_map_get(&k->labelled, id);
+    if (sent != NULL && *sent == now && (id + k->steps) % LABEL_EVERY != 0) {
+        return false;
+    }
+    if (k->labelled.n > LABELLED_MAX) {
+        plim_map_fini(&k->labelled);
+    }
+    (void)!plim_map_put(&k->labelled, id, now, NULL); /* without it they are sent again */
+    return true;
+}
+
 static enum plim_status process_subject(struct keep *k, const struct plim_observation *o,
                                         uint32_t device, uint32_t pid, uint64_t start_ticks,
                                         struct plim_err *err)
@@ -160,7 +185,8 @@ static enum plim_status process_subject(struct keep *k, const struct plim_observ
     char on[128], key[192];
     device_key(o, device, on);
     (void)snprintf(key, sizeof(key), "%s/%u/%llu", on, pid, (unsigned long long)start_ticks);
-    if (p == NULL || p->start_ticks != start_ticks) { /* it has ended: what is known of it stays */
+    /* of one that has ended, what is known stays */
+    if (p == NULL || p->start_ticks != start_ticks || !label_now(k, key, p)) {
         return plim_batch_subject(k->batch, "process", key, "", err);
     }
     begin_labels(k, &w);
@@ -446,6 +472,7 @@ static void keep_step(struct plim_watch *w, void *self)
         plim__watch_tell(w, "a sample is not kept: no memory");
         return;
     }
+    k->steps++;
     plim_batch_reset(k->batch, w->now.sample.time_ns, w->now.mono_ns);
     if (fill(k, w, &err) == PLIM_OK) {
         plim_writer_send(k->writer);
@@ -528,6 +555,7 @@ static void keep_close(struct plim_watch *w, void *self)
     struct keep *k = self;
     w->history = NULL;
     plim_writer_close(k->writer);
+    plim_map_fini(&k->labelled);
     plim_map_fini(&k->findings);
     plim_buf_fini(&k->labels);
     plim_arena_fini(&k->arena);

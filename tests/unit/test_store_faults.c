@@ -411,6 +411,79 @@ static void a_database_locked_by_another_program_is_written_later(void **state)
     model_folder_remove();
 }
 
+/* ---- bounds ---- */
+
+static uint64_t bytes_of(struct plim_store *store)
+{
+    struct plim_store_state now;
+    plim_store_counts(store, &now);
+    return now.bytes;
+}
+
+static struct plim_store *open_sized(uint64_t max_bytes)
+{
+    struct plim_store *store = NULL;
+    struct plim_store_options o = options("disk");
+    o.max_bytes = max_bytes;
+    assert_ok(plim_store_open(model_path("h.db"), &o, &store, NULL));
+    return store;
+}
+
+static enum plim_status put_many(struct plim_store *store, uint64_t t)
+{
+    static struct plim_batch batch; /* keeps its storage */
+    model_batch(&batch, 100, t);
+    return plim_store_put(store, &batch, NULL);
+}
+
+static void a_lowered_limit_makes_the_file_smaller(void **state)
+{
+    (void)state;
+    disk_begin();
+    model_folder();
+    struct plim_store *store = open_sized(64 << 20);
+    for (uint64_t t = 0; t < 12000; t++) {
+        assert_ok(put_many(store, t));
+    }
+    assert_true(bytes_of(store) > 18 << 20);
+    plim_store_close(store);
+    store = open_sized(16 << 20);
+    for (uint64_t t = 12000; t < 13000; t++) {
+        assert_ok(put_many(store, t));
+    }
+    assert_true(bytes_of(store) <= 16 << 20);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
+static void a_reader_that_never_ends_stops_the_log_at_its_limit(void **state)
+{
+    (void)state;
+    sqlite3 *reader = NULL;
+    struct plim_store_state now;
+    uint64_t t = 1;
+    disk_begin();
+    model_folder();
+    struct plim_store *store = open_sized(16 << 20);
+    assert_ok(put_many(store, 0));
+    assert_int_equal(sqlite3_open(model_path("h.db"), &reader), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM second", NULL, NULL, NULL),
+                     SQLITE_OK);
+    while (put_many(store, t) == PLIM_OK) {
+        assert_true(t < 20000);
+        t++;
+        assert_true(bytes_of(store) <= 16 << 20);
+    }
+    plim_store_state(store, &now);
+    assert_int_equal(now.fault, PLIM_STORE_BLOCKED);
+    sqlite3_close(reader);
+    assert_ok(put_many(store, t + 1));
+    plim_store_state(store, &now);
+    assert_int_equal(now.fault, PLIM_STORE_NONE);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +495,8 @@ int main(void)
         cmocka_unit_test(what_is_no_history_is_set_aside_or_refused),
         cmocka_unit_test(a_second_writer_is_refused_with_the_number_of_the_first),
         cmocka_unit_test(a_database_locked_by_another_program_is_written_later),
+        cmocka_unit_test(a_lowered_limit_makes_the_file_smaller),
+        cmocka_unit_test(a_reader_that_never_ends_stops_the_log_at_its_limit),
     };
     return PLIM_RUN_TESTS("store faults", tests);
 }
