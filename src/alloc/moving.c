@@ -110,7 +110,7 @@ enum plim_status plim_moving_alloc(struct plim_moving *m, uint64_t size, uint64_
                                    uint64_t pool, uint64_t *addr, struct plim_err *err)
 {
     *addr = 0;
-    enum plim_engine_code code = plim_engine_alloc(m->engine, size, stream, pool, 0, addr);
+    enum plim_engine_code code = plim_engine_alloc(m->engine, size, stream, pool, m->flags, addr);
     if (m->status || code == PLIM_ENGINE_NO_HOST) {
         return plim__fail(err, m->status ? m->status : PLIM_E_NOMEM,
                           "no memory for the allocator's tables");
@@ -118,11 +118,24 @@ enum plim_status plim_moving_alloc(struct plim_moving *m, uint64_t size, uint64_
     return PLIM_OK;
 }
 
+static enum plim_status unknown(uint64_t addr, struct plim_err *err)
+{
+    return plim__fail(err, PLIM_E_NOTFOUND, "no live block starts at 0x%llx",
+                      (unsigned long long)addr);
+}
+
 enum plim_status plim_moving_free(struct plim_moving *m, uint64_t addr, struct plim_err *err)
 {
-    if (plim_engine_free(m->engine, addr, 0) != PLIM_ENGINE_OK) {
-        return plim__fail(err, PLIM_E_NOTFOUND, "no live block starts at 0x%llx",
-                          (unsigned long long)addr);
+    return plim_engine_free(m->engine, addr, m->flags) == PLIM_ENGINE_OK ? PLIM_OK
+                                                                         : unknown(addr, err);
+}
+
+enum plim_status plim_moving_record_stream(struct plim_moving *m, uint64_t addr, uint64_t stream,
+                                           struct plim_err *err)
+{
+    enum plim_engine_code code = plim_engine_record_stream(m->engine, addr, stream);
+    if (code == PLIM_ENGINE_NO_HOST) {
+        return plim__fail(err, PLIM_E_NOMEM, "no memory for the allocator's tables");
     }
-    return PLIM_OK;
+    return code == PLIM_ENGINE_OK ? PLIM_OK : unknown(addr, err);
 }

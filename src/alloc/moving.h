@@ -19,6 +19,7 @@ struct plim_moving {
     struct plim_engine *engine;
     struct plim_devmodel *device; /* borrowed */
     enum plim_status status;      /* first error of the device model; the model is then of no use */
+    unsigned flags;               /* for the engine: PLIM_ENGINE_CAPTURING */
 };
 
 /** plim_moving_init() - nothing reserved. @limit: bytes, UINT64_MAX: none but the device's.
@@ -36,5 +37,10 @@ PLIM_MUST_USE enum plim_status plim_moving_alloc(struct plim_moving *m, uint64_t
 /** plim_moving_free() - Errors: PLIM_E_NOTFOUND no live block starts there. */
 PLIM_MUST_USE enum plim_status plim_moving_free(struct plim_moving *m, uint64_t addr,
                                                 struct plim_err *err);
+
+/** plim_moving_record_stream() - the block is used on that stream too. Errors: PLIM_E_NOTFOUND as
+ * above; PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim_moving_record_stream(struct plim_moving *m, uint64_t addr,
+                                                         uint64_t stream, struct plim_err *err);
 
 #endif

@@ -198,6 +198,9 @@
       "kind of server: vLLM, Hugging Face generate(), image generation")                           \
     X(S, conf, LIST, "conf", 'c', "SETTINGS", NULL,                                                \
       "allocator settings as in PYTORCH_ALLOC_CONF; several times: compare them")                  \
+    X(S, allocator, CHOICE, "allocator", 0, "pytorch|plimsoll|both", "pytorch",                    \
+      "the caching allocator of PyTorch, that of libplimsoll_alloc.so, which moves pages, or "     \
+      "the settings of the one and then the other")                                                \
     X(S, hours, DURATION, "duration", 0, "TIME", "1h", "simulated time of arrivals: 24h, 3d")      \
     X(S, seeds, COUNT, "seeds", 0, "N", "3", "runs of each setting that differ by chance")         \
     X(S, seed, COUNT, "seed", 0, "N", "0",                                                         \

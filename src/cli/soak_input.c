@@ -176,8 +176,14 @@ static enum plim_status set_confs(struct plim_cli *cli, const struct plim_opts_s
                                   struct plim_soak_input *in, struct plim_err *err)
 {
     struct plim_torch_version version = PLIM_TORCH_LATEST;
-    size_t n = o->conf.n > 0 ? o->conf.n : 1;
+    bool both = plim_cli_is(o->allocator, "both");
+    bool moving = both || plim_cli_is(o->allocator, "plimsoll");
+    size_t given = o->conf.n > 0 ? o->conf.n : moving && !both ? 0 : 1;
+    size_t n = given + moving;
     void *p;
+    if (o->conf.n > 0 && moving && !both) {
+        return plim__fail(err, PLIM_E_USAGE, "--conf is about PyTorch's allocator");
+    }
     if (o->torch_version) {
         PLIM_TRY(plim_torch_version_parse(plim_str_from(o->torch_version), &version, err));
     }
@@ -186,12 +192,13 @@ static enum plim_status set_confs(struct plim_cli *cli, const struct plim_opts_s
     PLIM_TRY(plim_arena_array(&cli->arena, n, sizeof *in->conf_texts, &p, err));
     in->conf_texts = p;
     for (size_t i = 0; i < n; i++) {
-        in->conf_texts[i] = o->conf.n > 0 ? o->conf.items[i] : "";
+        in->conf_texts[i] = i < o->conf.n ? o->conf.items[i] : "";
         plim_conf_init(&in->confs[i], version);
         PLIM_TRY(plim_conf_parse(&in->confs[i], plim_str_from(in->conf_texts[i]), err));
     }
     in->plan.confs = in->confs;
     in->plan.n_confs = n;
+    in->plan.moving = moving;
     return PLIM_OK;
 }
 

@@ -72,6 +72,18 @@ char *plim__span_text(char buf[PLIM__SPAN_TEXT], double ns)
     return buf;
 }
 
+static bool moving(const struct plim_soak_view *v, size_t i)
+{
+    return v->plan->moving && i + 1 == v->plan->n_confs;
+}
+
+const char *plim__soak_name(const struct plim_soak_view *v, size_t i)
+{
+    return moving(v, i)          ? "Plimsoll's allocator"
+           : v->conf_texts[i][0] ? v->conf_texts[i]
+                                 : "(default)";
+}
+
 /* The setting that loses least, then stalls least; and whether they differ at all. */
 static size_t best_of(const struct plim_soak_view *v, struct plim__soak_figures *best)
 {
@@ -98,7 +110,8 @@ void plim__soak_summary(const struct plim_soak_view *v, char *buf, size_t n)
 {
     struct plim__soak_figures best;
     size_t at = best_of(v, &best), seeds = v->plan->n_seeds;
-    const char *conf = v->conf_texts[at][0] ? v->conf_texts[at] : "the default settings";
+    bool plain = v->conf_texts[at][0] == '\0' && !moving(v, at);
+    const char *conf = plain ? "the default settings" : plim__soak_name(v, at);
     const char *among = v->plan->n_confs > 1 ? ", the best of these" : "";
     if (best.started == 0) {
         snprintf(buf, n, "the server does not start on this device: %s",
@@ -186,8 +199,7 @@ static void row(struct plim_buf *out, const struct plim_soak_view *v, size_t i)
                     100 * f.peak_fragmentation.median,
                     plim_bytes_format(headroom, (uint64_t)f.least_headroom.median),
                     f.retries.median, plim__span_text(stall, f.stall.median), f.lost.median,
-                    plim__span_text(wait, f.first_p99.median),
-                    v->conf_texts[i][0] ? v->conf_texts[i] : "(default)");
+                    plim__span_text(wait, f.first_p99.median), plim__soak_name(v, i));
 }
 
 /* Stranded bytes over time of the worst seed, all settings on one scale. */
@@ -222,7 +234,7 @@ static void over_time(struct plim_buf *out, const struct plim_soak_view *v,
             level = level == 0 && here > 0 ? 1 : level;
             plim_buf_text(out, style->unicode ? levels[level] : ascii[level]);
         }
-        plim_buf_printf(out, "|  %s\n", v->conf_texts[i][0] ? v->conf_texts[i] : "(default)");
+        plim_buf_printf(out, "|  %s\n", plim__soak_name(v, i));
     }
 }
 
@@ -277,9 +289,9 @@ static void failure_line(struct plim_buf *out, const struct plim_soak_view *v, s
              "%s: after %s (seed %" PRIu64
              "), during %s, a request for %s found %s free on the device and "
              "%s stranded",
-             v->conf_texts[i][0] ? v->conf_texts[i] : "(default)",
-             plim__span_text(when, (double)f.worst->first_oom.at_ns), f.worst_seed,
-             f.worst->first_oom.during, plim_bytes_format(want, f.worst->first_oom.request_bytes),
+             plim__soak_name(v, i), plim__span_text(when, (double)f.worst->first_oom.at_ns),
+             f.worst_seed, f.worst->first_oom.during,
+             plim_bytes_format(want, f.worst->first_oom.request_bytes),
              plim_bytes_format(device, f.worst->first_oom.device_free),
              plim_bytes_format(stranded, f.worst->first_oom.stranded));
     plim_text_wrap(out, "  - ", line, style);

@@ -108,6 +108,9 @@ void plim__soak_figures(const struct plim_soak_view *view, size_t i,
 /** plim__soak_summary() - one sentence, into buf. */
 void plim__soak_summary(const struct plim_soak_view *view, char *buf, size_t n);
 
+/** plim__soak_name() - what the i-th setting is called in text. */
+const char *plim__soak_name(const struct plim_soak_view *view, size_t i);
+
 /** plim__span_text() - "34 s", "1.5 h", "80 ms". */
 #define PLIM__SPAN_TEXT 24
 char *plim__span_text(char buf[PLIM__SPAN_TEXT], double ns);

@@ -162,6 +162,10 @@ static void json_run(struct plim_jsonw *w, uint64_t seed, const struct plim_soak
     plim_jsonw_kv_u64(w, "prompt_tokens", r->prompt_tokens);
     plim_jsonw_kv_u64(w, "output_tokens", r->output_tokens);
     plim_jsonw_kv_u64(w, "adapter_loads", r->adapter_loads);
+    plim_jsonw_kv_u64(w, "late_allocations", r->late_allocations);
+    plim_jsonw_kv_u64(w, "late_driver_calls", r->late_driver_calls);
+    plim_jsonw_kv_u64(w, "most_active_bytes", r->most_active);
+    plim_jsonw_kv_u64(w, "most_reserved_bytes", r->most_reserved);
     plim_jsonw_kv_u64(w, "cached_prompt_tokens", r->cached_tokens);
     plim_jsonw_kv_u64(w, "kv_tokens", r->kv_tokens);
 #define PLIM__X(field, get, key) plim_jsonw_kv_real(w, key, (double)(get));
@@ -176,6 +180,8 @@ static void json_setting(struct plim_jsonw *w, const struct plim_soak_view *v, s
     struct plim__soak_figures f;
     plim__soak_figures(v, i, &f);
     plim_jsonw_object(w);
+    plim_jsonw_kv_text(w, "allocator",
+                       v->plan->moving && i + 1 == v->plan->n_confs ? "plimsoll" : "pytorch");
     plim_jsonw_kv_text(w, "conf", v->conf_texts[i]);
     plim_jsonw_kv_u64(w, "seeds", v->plan->n_seeds);
     plim_jsonw_kv_u64(w, "seeds_failed", f.failed);
@@ -232,9 +238,8 @@ static void html_rows(struct plim_buf *out, const struct plim_soak_view *v)
 {
     for (size_t i = 0; i < v->plan->n_confs * v->plan->n_seeds; i++) {
         const struct plim_soak_result *r = &v->results[i];
-        const char *conf = v->conf_texts[i / v->plan->n_seeds];
         plim_html_row_open(out, NULL);
-        plim_html_cell_text(out, conf[0] ? conf : "(default)");
+        plim_html_cell_text(out, plim__soak_name(v, i / v->plan->n_seeds));
         plim_html_cell_count(out, v->plan->first_seed + i % v->plan->n_seeds);
         plim_html_cell_text(out, !r->started ? "no start" : r->failed ? "fails" : "holds");
         plim_html_cell_bytes(out, r->peak.reserved);
@@ -266,8 +271,8 @@ static void html_chart(struct plim_buf *out, const struct plim_soak_view *v)
             x[i][k] = f.worst->samples[k].at_ns / 1000000000;
             y[i][k] = f.worst->samples[k].stranded;
         }
-        lines[i] = (struct plim_html_line){v->conf_texts[i][0] ? v->conf_texts[i] : "(default)",
-                                           kinds[i], x[i], y[i], f.worst->n_samples};
+        lines[i] = (struct plim_html_line){plim__soak_name(v, i), kinds[i], x[i], y[i],
+                                           f.worst->n_samples};
     }
     plim_html_chart(out, "Stranded bytes over time, worst seed", "seconds", lines, n);
 }

@@ -55,7 +55,7 @@ enum plim_status plim__adapters_new(struct plim__engine *e, struct plim_err *err
     }
     e->adapters = a;
     PLIM_TRY(list_sizes(e, a, err));
-    PLIM_TRY(plim_torch_stream(e->torch, 1, plim_torch_stream_hash(0, 1), &a->stream, err));
+    PLIM_TRY(plim_feed_stream(&e->feed, &a->stream, err));
     a->places = calloc(e->s->adapters_held, sizeof *a->places);
     for (uint32_t i = 0; a->places && i < e->s->adapters_held; i++) {
         a->places[i].pieces = calloc(a->sizes.n + 1, sizeof(plim_piece));

@@ -75,7 +75,7 @@ struct gauges {
 
 static struct gauges look(const struct plim__engine *e)
 {
-    struct plim_torch_gauges g = plim_torch_gauges(e->torch);
+    struct plim_torch_gauges g = plim_feed_gauges(&e->feed);
     return (struct gauges){
         .active = g.active,
         .reserved = g.reserved,
@@ -130,6 +130,10 @@ void plim__engine_step(struct plim__engine *e, uint64_t ns, double kv)
     e->r.worst_stall_ns = plim_max_u64(e->r.worst_stall_ns, stall);
     e->r.steps++;
     pass(e, ns + stall, kv);
+    if (e->half_gets == 0 && e->now_ns * 2 >= e->setup->flow->span_ns) {
+        e->half_gets = e->feed.gets;
+        e->half_calls = plim_devmodel_total_calls(&e->device);
+    }
 }
 
 uint64_t plim__engine_work(const struct plim__engine *e, double tokens, double kv_bytes)

@@ -62,7 +62,8 @@ struct plim__engine {
     struct plim_server server;
     struct plim_devmodel device;
     bool device_ready;
-    struct plim_torch *torch;
+    struct plim_torch *torch; /* one of the two */
+    struct plim_moving moving;
     struct plim_feed feed;
     struct plim_forward forward;
     struct plim_flow *flow;
@@ -76,6 +77,8 @@ struct plim__engine {
     struct plim__door door;
     const char *during; /* what the engine is doing, for failures */
 
+    uint64_t half_gets,
+        half_calls;      /* allocations and driver calls when half of the span was over */
     uint64_t stall_seen; /* of the device, that went into the clock */
     double active_time, reserved_time, stranded_time, fragmentation_time, kv_time; /* x seconds */
     uint64_t sample_every;

@@ -4,7 +4,7 @@
 
 /*
  * A feed takes the allocations and frees of a workload, one after the other, as the program it stands for
- * makes them: to an allocator model, to a log, or both.
+ * makes them: to a model of PyTorch's allocator or of Plimsoll's, to a log, or both.
  *
  *   piece    what one plim_feed_get() gave; 0 is none, and may be put back without effect
  *   failure  a request that was not met. It sticks: later gets give 0 without asking, puts work. So the
@@ -16,6 +16,7 @@
  * Threads: one at a time.
  */
 
+#include "alloc/moving.h"
 #include "alloc/torch.h"
 #include "base/map.h"
 
@@ -25,8 +26,9 @@ typedef uint64_t plim_piece;
 typedef void plim_feed_log_fn(void *ctx, uint64_t index, uint64_t bytes);
 
 struct plim_feed {
-    struct plim_torch *torch;           /* borrowed; NULL: log only, nothing fails */
-    const struct plim_devmodel *device; /* borrowed, of torch */
+    struct plim_torch *torch;           /* borrowed; both NULL: log only, nothing fails */
+    struct plim_moving *moving;         /* borrowed, in the place of torch */
+    const struct plim_devmodel *device; /* borrowed, of either */
     plim_feed_log_fn *log;              /* NULL: none */
     void *ctx;                          /* for log */
     uint16_t stream;                    /* of the following gets */
@@ -73,6 +75,25 @@ void plim_feed_flush(struct plim_feed *feed);
 
 /** plim_feed_settle() - complete pending frees that are ready (of pieces used on other streams). */
 void plim_feed_settle(struct plim_feed *feed);
+
+/** plim_feed_stream() - another stream, for `stream` and plim_feed_used_on(). Errors: PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim_feed_stream(struct plim_feed *feed, uint16_t *stream,
+                                                struct plim_err *err);
+
+/** plim_feed_capture() - begin to capture graphs into a private pool, or end it. Errors: PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim_feed_capture(struct plim_feed *feed, bool begin,
+                                                 struct plim_err *err);
+
+/* What the allocator holds; bytes. */
+struct plim_feed_books {
+    uint64_t active, reserved, releasable;
+    uint64_t peak_allocated, peak_active, peak_reserved; /* of any moment so far */
+    uint64_t retries, ooms, device_allocs, device_frees; /* numbers */
+};
+
+/** plim_feed_books() - all 0 for a log. The first three alone cost less: plim_feed_gauges(). */
+struct plim_feed_books plim_feed_books(const struct plim_feed *feed);
+struct plim_torch_gauges plim_feed_gauges(const struct plim_feed *feed);
 
 /** plim_feed_clear() - forget a failure, once the engine has dealt with it. */
 void plim_feed_clear(struct plim_feed *feed);

@@ -177,17 +177,24 @@ static enum plim_status count_kv(struct plim__engine *e, struct plim_err *err)
 
 /* ---- a run --------------------------------------------------------------------------------------------- */
 
+static enum plim_status open_allocator(struct plim__engine *e, struct plim_err *err)
+{
+    struct plim_torch_config tc = {
+        .version = e->setup->conf->version, .conf = e->setup->conf, .device = &e->device};
+    return e->setup->moving ? plim_moving_init(&e->moving, &e->device, UINT64_MAX, err)
+                            : plim_torch_new(&tc, &e->torch, err);
+}
+
 static enum plim_status open_engine(struct plim__engine *e, struct plim_err *err)
 {
     struct plim_devmodel_config dc = {.total = e->setup->capacity, .external = e->setup->external};
-    struct plim_torch_config tc = {
-        .version = e->setup->conf->version, .conf = e->setup->conf, .device = &e->device};
     PLIM_TRY(fill_in(e, err));
     PLIM_TRY(count_kv(e, err));
     PLIM_TRY(plim_devmodel_init(&e->device, &dc, err));
     e->device_ready = true;
-    PLIM_TRY(plim_torch_new(&tc, &e->torch, err));
+    PLIM_TRY(open_allocator(e, err));
     e->feed = (struct plim_feed){.torch = e->torch,
+                                 .moving = e->setup->moving ? &e->moving : NULL,
                                  .device = &e->device,
                                  .no_repeat = e->setup->no_repeat,
                                  .log = e->setup->log,
@@ -214,6 +221,7 @@ static void close_engine(struct plim__engine *e)
     plim__door_close(e);
     plim_feed_fini(&e->feed);
     plim_torch_delete(e->torch);
+    plim_moving_fini(&e->moving);
     if (e->device_ready) {
         plim_devmodel_fini(&e->device);
     }
@@ -224,9 +232,8 @@ static void close_engine(struct plim__engine *e)
 static void finish(struct plim__engine *e)
 {
     struct plim_soak_result *r = &e->r;
-    struct plim_torch_stats stats;
+    struct plim_feed_books books = plim_feed_books(&e->feed);
     double seconds = (double)e->now_ns / 1e9;
-    plim_torch_stats(e->torch, &stats);
     r->simulated_ns = e->now_ns;
     r->door.span_s = (double)e->setup->flow->span_ns / 1e9;
     if (seconds > 0) {
@@ -238,11 +245,15 @@ static void finish(struct plim__engine *e)
     }
     r->allocations = e->feed.gets;
     r->repeated = e->feed.skipped;
-    r->num_alloc_retries = stats.num_alloc_retries;
-    r->num_ooms = stats.num_ooms;
-    r->num_device_alloc = stats.num_device_alloc;
-    r->num_device_free = stats.num_device_free;
+    r->most_active = books.peak_active;
+    r->most_reserved = books.peak_reserved;
+    r->num_alloc_retries = books.retries;
+    r->num_ooms = books.ooms;
+    r->num_device_alloc = books.device_allocs;
+    r->num_device_free = books.device_frees;
     r->driver_calls = plim_devmodel_total_calls(&e->device);
+    r->late_allocations = e->half_gets > 0 ? r->allocations - e->half_gets : 0;
+    r->late_driver_calls = e->half_gets > 0 ? r->driver_calls - e->half_calls : 0;
     r->stall_ns = e->device.stall_ns;
     plim__engine_latencies(e);
 }

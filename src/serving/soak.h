@@ -110,9 +110,10 @@ struct plim_soak_setup {
     const struct plim_server *server;     /* borrowed */
     const struct plim_flow_options *flow; /* borrowed; its seed is this run's */
     const struct plim_conf *conf;         /* borrowed */
-    uint64_t capacity;                    /* bytes of the device */
-    uint64_t external;                    /* bytes of it that others and the context use */
-    bool no_repeat;                       /* run steps that would change nothing, too: for tests */
+    bool moving;       /* on Plimsoll's own allocator; conf says only the release */
+    uint64_t capacity; /* bytes of the device */
+    uint64_t external; /* bytes of it that others and the context use */
+    bool no_repeat;    /* run steps that would change nothing, too: for tests */
     bool stop_at_failure;
     plim_feed_log_fn
         *log; /* NULL, or called for each allocation and free; steps then never repeat */
@@ -165,6 +166,7 @@ struct plim_soak_result {
         uint64_t active, reserved, stranded; /* bytes, at the ends of steps */
         double fragmentation;
     } peak;
+    uint64_t most_active, most_reserved;                /* bytes, of any moment */
     uint64_t mean_active, mean_reserved, mean_stranded; /* bytes, over time */
     double mean_fragmentation;
     uint64_t least_headroom; /* bytes, at the ends of steps */
@@ -172,6 +174,7 @@ struct plim_soak_result {
     uint64_t repeated;       /* of them, known to change nothing */
     uint64_t num_alloc_retries, num_ooms, num_device_alloc, num_device_free;
     uint64_t driver_calls;
+    uint64_t late_allocations, late_driver_calls; /* of the second half of the span */
     uint64_t stall_ns;
     uint64_t worst_stall_ns; /* of one step */
     struct plim_soak_latency latency;
@@ -200,6 +203,7 @@ struct plim_soak_plan {
     struct plim_soak_setup setup;  /* its conf and the flow's seed are filled in for each run */
     const struct plim_conf *confs; /* borrowed, [n_confs] */
     size_t n_confs;
+    bool moving; /* the last conf stands for Plimsoll's own allocator */
     uint64_t first_seed;
     size_t n_seeds;
     unsigned threads; /* 0: as many as the machine has, at most 8 */

@@ -26,7 +26,6 @@ struct paged {
     uint64_t kv_tokens;         /* in the pool, of all requests */
     struct plim_edges captures; /* sizes of the graphs */
     uint32_t largest;           /* captured size, 0: none */
-    uint16_t graph_pool;
 };
 
 /* What the present step holds. */
@@ -58,9 +57,7 @@ static enum plim_status take_pool(struct paged *p, struct plim_err *err)
     struct plim__engine *e = p->e;
     uint64_t block = e->kv_token_bytes * e->s->block_tokens;
     uint64_t bytes = e->s->kv_bytes;
-    struct plim_torch_stats stats;
-    plim_torch_stats(e->torch, &stats);
-    uint64_t peak = (uint64_t)stats.stat[PLIM_TORCH_STAT_ALLOCATED_BYTES][PLIM_TORCH_ALL].peak;
+    uint64_t peak = plim_feed_books(&e->feed).peak_allocated;
     if (bytes == 0) {
         double share = e->s->utilization * (double)e->setup->capacity;
         bytes = plim_sub_sat((uint64_t)share, plim_add_sat(peak, e->setup->external));
@@ -96,17 +93,14 @@ static enum plim_status capture(struct paged *p, struct plim_err *err)
     if (e->s->eager) {
         return PLIM_OK;
     }
-    PLIM_TRY(plim_torch_pool_retain(e->torch, (struct plim_pool_id){0, 1}, 0, &p->graph_pool, err));
     e->during = "graph capture";
-    e->feed.pool = p->graph_pool;
-    plim_torch_capture(e->torch, 0, true);
+    PLIM_TRY(plim_feed_capture(&e->feed, true, err));
     for (uint32_t i = sizes.n; i-- > 0;) {
         struct plim_paged_step s = {
             .tokens = sizes.edge[i], .rows = sizes.edge[i], .splits = 1, .plan_bytes = 20};
         (void)plim_forward_paged(&e->forward, &e->feed, &s);
     }
-    plim_torch_capture(e->torch, 0, false);
-    e->feed.pool = PLIM_TORCH_POOL_DEFAULT;
+    PLIM_TRY(plim_feed_capture(&e->feed, false, err));
     p->captures = sizes;
     p->largest = sizes.edge[sizes.n - 1];
     return PLIM_OK;
