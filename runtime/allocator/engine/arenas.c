@@ -11,15 +11,14 @@
 
 static uint32_t bucket_of(const struct arena_key *key)
 {
-    uint64_t h = (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu +
-                 key->page + key->large;
+    uint64_t h =
+        (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu + key->large;
     return (uint32_t)((h ^ (h >> 33)) % ARENA_BUCKETS);
 }
 
 static bool serves(const struct arena *a, const struct arena_key *key)
 {
-    return a->key.stream == key->stream && a->key.pool == key->pool && a->key.page == key->page &&
-           a->key.large == key->large;
+    return a->key.stream == key->stream && a->key.pool == key->pool && a->key.large == key->large;
 }
 
 static void by_base_add(struct plim_engine *e, uint32_t arena)
@@ -32,28 +31,39 @@ static void by_base_add(struct plim_engine *e, uint32_t arena)
     e->by_base[at] = (uint16_t)arena;
 }
 
+static void tables_close(const struct plim_engine *e, struct arena *a)
+{
+    if (a->starts) {
+        munmap(a->starts, (a->size >> a->shift) * sizeof *a->starts);
+    }
+    if (a->handles) {
+        munmap(a->handles, a->size / e->config.small_page * sizeof *a->handles);
+    }
+    if (a->pages) {
+        munmap(a->pages, a->size / e->slot * sizeof *a->pages);
+    }
+}
+
 /* Addresses and tables for an arena; half as many addresses when there are not so many. */
 static bool arena_room(struct plim_engine *e, struct arena *a)
 {
     const struct plim_engine_driver *d = e->config.driver;
-    uint64_t least = round_up(e->config.total, a->key.page);
-    uint64_t size = a->key.large && a->key.pool == 0 ? least * LARGE_SPACE : least;
-    while (d->reserve(e->config.ctx, size, a->key.page, &a->base) != 0) {
-        size = round_up(size / 2, a->key.page);
-        if (size < least) {
+    uint64_t least = round_up(e->config.total, e->slot);
+    a->size = a->key.large && a->key.pool == 0 ? least * LARGE_SPACE : least;
+    while (d->reserve(e->config.ctx, a->size, e->slot, &a->base) != 0) {
+        a->size = round_up(a->size / 2, e->slot);
+        if (a->size < least) {
             return false;
         }
     }
-    a->starts = plim__mv_space((size >> a->shift) * sizeof *a->starts);
-    a->handles = plim__mv_space(size / a->key.page * sizeof *a->handles);
-    if (a->starts && a->handles) {
-        a->size = size;
+    a->starts = plim__mv_space((a->size >> a->shift) * sizeof *a->starts);
+    a->handles = plim__mv_space(a->size / e->config.small_page * sizeof *a->handles);
+    a->pages = plim__mv_space(a->size / e->slot * sizeof *a->pages);
+    if (a->starts && a->handles && a->pages) {
         return true;
     }
-    if (a->starts) {
-        munmap(a->starts, (size >> a->shift) * sizeof *a->starts);
-    }
-    d->unreserve(e->config.ctx, a->base, size);
+    tables_close(e, a);
+    d->unreserve(e->config.ctx, a->base, a->size);
     return false;
 }
 
@@ -63,8 +73,7 @@ static uint32_t arena_left_over(const struct plim_engine *e, const struct arena_
     for (uint32_t i = 1; i < e->arenas.n && key->pool; i++) {
         const struct arena *a = arena_at(e, i);
         const struct block *b = block_at(e, a->first);
-        bool alike = a->key.large == key->large && a->key.page == key->page;
-        if (a->gone && alike && b->state == PLIM_ENGINE_VOID && !b->next) {
+        if (a->gone && a->key.large == key->large && b->state == PLIM_ENGINE_VOID && !b->next) {
             return i;
         }
     }
@@ -121,9 +130,6 @@ uint32_t plim__mv_arena_open(struct plim_engine *e, const struct arena_key *key)
     plim__mv_block_void(e, a, a->first);
     arena_list(e, i, key);
     by_base_add(e, i);
-    if (key->large && key->page > e->largest_page) {
-        e->largest_page = key->page;
-    }
     return i;
 }
 
@@ -170,19 +176,16 @@ void plim__mv_arena_close(struct plim_engine *e, struct arena *a)
             continue;
         }
         /* Blocks end inside pages: those from the first whole page on, up to where the next run begins. */
-        uint64_t end = b->addr + b->size, page = b->addr & ~(a->key.page - 1);
-        if (page < b->addr && b->prev) {
-            page += a->key.page;
-        }
-        for (; page < end; page += a->key.page) {
-            d->unmap(e->config.ctx, page, a->key.page, a->key.page);
-            d->release(e->config.ctx, a->handles[(page - a->base) / a->key.page], a->key.page);
+        uint64_t end = b->addr + b->size, page = page_at(e, a, b->addr);
+        for (uint64_t at = round_up(b->addr, page); at < end; at += page) {
+            page = page_at(e, a, at);
+            d->unmap(e->config.ctx, at, page, page);
+            d->release(e->config.ctx, *handle_at(e, a, at), page);
         }
     }
     for (uint32_t k = a->fence.next - a->fence.n; k != a->fence.next; k++) {
         d->forget(e->config.ctx, a->fence.event[k % FENCES]);
     }
     d->unreserve(e->config.ctx, a->base, a->size);
-    munmap(a->starts, (a->size >> a->shift) * sizeof *a->starts);
-    munmap(a->handles, a->size / a->key.page * sizeof *a->handles);
+    tables_close(e, a);
 }

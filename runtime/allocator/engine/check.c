@@ -4,8 +4,32 @@
 #include "engine_int.h"
 
 struct seen {
-    uint64_t live, requested, pages, whole, blocks, listed;
+    uint64_t live, requested, mapped, whole, blocks, listed;
 };
+
+/* Is there a page boundary, or a slot without pages beside a VOID? */
+static bool cuts_a_page(const struct plim_engine *e, const struct arena *a, uint64_t addr)
+{
+    if ((addr - a->base) % e->slot == 0) {
+        return false;
+    }
+    uint64_t page = page_at(e, a, addr);
+    return page == 0 || addr % page != 0;
+}
+
+/* The slots of a block have pages, those wholly in a VOID have none. */
+static bool slots_agree(const struct plim_engine *e, const struct arena *a, const struct block *b)
+{
+    uint64_t end = b->addr + b->size;
+    for (uint64_t at = b->addr & ~(e->slot - 1); at < end; at += e->slot) {
+        bool whole = at >= b->addr && at + e->slot <= end;
+        bool has = page_at(e, a, at) != 0;
+        if (b->state == PLIM_ENGINE_VOID ? has == whole : !has) {
+            return false;
+        }
+    }
+    return true;
+}
 
 static const char *check_block(const struct plim_engine *e, const struct arena *a, uint32_t i,
                                struct seen *seen)
@@ -19,6 +43,10 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
     if (b->next && block_at(e, b->next)->prev != i) {
         return "neighbours do not know each other";
     }
+    if (!slots_agree(e, a, b)) {
+        return "a slot has pages where there should be none, or none where there should be";
+    }
+    seen->mapped += b->state == PLIM_ENGINE_VOID ? 0 : b->size;
     switch (b->state) {
     case PLIM_ENGINE_LIVE:
     case PLIM_ENGINE_PENDING:
@@ -28,7 +56,7 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
         return start == i ? NULL : "a live block is not in the table of starts";
     case PLIM_ENGINE_FREE: {
         uint64_t lo, hi;
-        plim__mv_whole_pages(a, b, &lo, &hi);
+        plim__mv_whole_pages(e, a, b, &lo, &hi);
         seen->whole += hi - lo;
         seen->listed++;
         if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_FREE) {
@@ -40,11 +68,9 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
         if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_VOID) {
             return "two voids are neighbours";
         }
-        if ((b->addr - a->base) % a->key.page || b->size % a->key.page) {
-            return "a void cuts a page";
-        }
-        seen->pages -= b->size / a->key.page;
-        return NULL;
+        return cuts_a_page(e, a, b->addr) || cuts_a_page(e, a, b->addr + b->size)
+                   ? "a void cuts a page"
+                   : NULL;
     }
 }
 
@@ -71,7 +97,7 @@ static uint64_t count_lists(const struct plim_engine *e, const struct arena *a, 
 
 static const char *check_arena(const struct plim_engine *e, const struct arena *a, struct seen *all)
 {
-    struct seen seen = {.pages = a->size / a->key.page};
+    struct seen seen = {0};
     uint64_t at = a->base;
     const char *wrong = NULL;
     for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
@@ -97,7 +123,7 @@ static const char *check_arena(const struct plim_engine *e, const struct arena *
     all->requested += seen.requested;
     all->blocks += seen.blocks;
     all->whole += seen.whole;
-    all->pages += seen.pages * a->key.page;
+    all->mapped += seen.mapped;
     return wrong;
 }
 
@@ -114,7 +140,7 @@ const char *plim_engine_check(const struct plim_engine *e)
     if (all.live != s->live || all.requested != s->requested || all.blocks != s->blocks) {
         return "the books of live bytes do not match the blocks";
     }
-    if (all.pages != s->reserved || all.whole != s->releasable) {
+    if (all.mapped != s->reserved || all.whole != s->releasable) {
         return "the books of pages do not match the blocks";
     }
     return NULL;

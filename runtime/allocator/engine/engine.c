@@ -6,19 +6,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MIB        (UINT64_C(1) << 20)
-#define BLOCK_ROOM (UINT64_C(1) << 26)
-#define USE_ROOM   (UINT64_C(1) << 20)
-#define AIM        1024
-#define ROOM_PAGES 64        /* pages that the room left on the device should make at least */
-#define POOL_PAGE  (8 * MIB) /* largest of private pools: many and small, and theirs alone */
+#define MIB          (UINT64_C(1) << 20)
+#define BLOCK_ROOM   (UINT64_C(1) << 26)
+#define USE_ROOM     (UINT64_C(1) << 20)
+#define AIM          256
+#define LARGEST_PAGE (8 * MIB) /* that is chosen by itself */
+#define ROOM_PAGES   64        /* pages that the room left on the device should make at least */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
 uint64_t plim_engine_page(uint64_t live, uint64_t aim)
 {
     uint64_t page = 2 * MIB;
-    while (page < 32 * MIB && page * aim <= live) {
+    while (page < LARGEST_PAGE && page * aim <= live) {
         page *= 2;
     }
     return page;
@@ -39,12 +39,21 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
     if (!e->config.aim) {
         e->config.aim = AIM;
     }
+    if (!e->config.room) {
+        e->config.room = ROOM_PAGES;
+    }
     if (e->config.soft <= 0) {
-        e->config.soft = 0.0445;
+        e->config.soft = 0.03;
     }
     if (e->config.hard < e->config.soft) {
         e->config.hard = e->config.soft + 0.0005;
     }
+    e->config.large_page = e->config.large_page && e->config.large_page < e->config.small_page
+                               ? e->config.small_page
+                               : e->config.large_page;
+    e->slot = LARGEST_PAGE;
+    e->slot = e->config.small_page > e->slot ? e->config.small_page : e->slot;
+    e->slot = e->config.large_page > e->slot ? e->config.large_page : e->slot;
     if (!plim__mv_table_open(&e->blocks, sizeof(struct block), BLOCK_ROOM) ||
         !plim__mv_table_open(&e->uses, sizeof(struct use), USE_ROOM) ||
         !plim__mv_table_open(&e->arenas, sizeof(struct arena), PLIM_ENGINE_ARENAS)) {
@@ -75,34 +84,23 @@ void plim_engine_delete(struct plim_engine *e)
 
 /* Pages as large as what is live makes good, and no larger than a small part of the room that is left:
  * where every byte counts, less must be stranded. */
-static uint64_t page_for(const struct plim_engine *e, uint64_t live)
+static uint64_t page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size)
 {
+    if (!key->large) {
+        return e->config.small_page;
+    }
+    if (e->config.large_page) {
+        return e->config.large_page;
+    }
+    uint64_t live = e->stats.live + size;
+    live = live > e->stats.peak_live ? live : e->stats.peak_live;
     uint64_t most = e->cap < e->config.total ? e->cap : e->config.total;
     uint64_t room = most > e->stats.reserved ? most - e->stats.reserved : 0;
     uint64_t page = plim_engine_page(live, e->config.aim);
-    while (page > e->config.small_page && page * ROOM_PAGES > room) {
+    while (page > e->config.small_page && page * e->config.room > room) {
         page /= 2;
     }
     return page;
-}
-
-/* Where a request belongs when it needs new pages. */
-static struct arena_key key_of(const struct plim_engine *e, uint64_t size, uint64_t stream,
-                               uint64_t pool)
-{
-    struct arena_key key = {.stream = stream, .pool = pool, .large = size > PLIM_ENGINE_SMALL};
-    if (!key.large) {
-        key.page = e->config.small_page;
-    } else if (e->config.large_page) {
-        key.page = e->config.large_page;
-    } else {
-        uint64_t live = e->stats.live + size;
-        key.page = page_for(e, live > e->stats.peak_live ? live : e->stats.peak_live);
-    }
-    if (pool && key.page > POOL_PAGE) {
-        key.page = POOL_PAGE;
-    }
-    return key;
 }
 
 /* ---- frees that wait for other streams ------------------------------------------------------------ */
@@ -207,24 +205,16 @@ static void hand_out(struct plim_engine *e, struct arena *a, uint32_t i, uint64_
     s->peak_requested = s->requested > s->peak_requested ? s->requested : s->peak_requested;
 }
 
-/* A free run in one of the arenas that serve the key, those with the largest pages first; 0: none. */
-static uint32_t find_run(struct plim_engine *e, struct arena_key key, uint64_t size)
+/* A free run in the arena of that key; 0: none. */
+static uint32_t find_run(struct plim_engine *e, const struct arena_key *key, uint64_t size)
 {
-    if (key.large && e->largest_page > key.page) {
-        key.page = e->largest_page;
+    uint32_t arena = plim__mv_arena_of(e, key);
+    uint32_t i = arena ? plim__mv_bin_find(e, arena_at(e, arena), size) : 0;
+    if (i) {
+        e->latest[key->large] = arena;
+        plim__mv_bin_take(e, arena_at(e, arena), i);
     }
-    for (;; key.page /= 2) {
-        uint32_t arena = plim__mv_arena_of(e, &key);
-        uint32_t i = arena ? plim__mv_bin_find(e, arena_at(e, arena), size) : 0;
-        if (i) {
-            e->latest[key.large] = arena;
-            plim__mv_bin_take(e, arena_at(e, arena), i);
-            return i;
-        }
-        if (!key.large || key.page <= e->config.small_page || e->config.large_page) {
-            return 0;
-        }
-    }
+    return i;
 }
 
 /* A run that gets pages, in the arena of that key; 0: no memory. */
@@ -239,19 +229,19 @@ static uint32_t find_pages(struct plim_engine *e, const struct arena_key *key, u
         return 0;
     }
     e->latest[key->large] = arena;
-    return plim__mv_pages_grow(e, arena, size, flags);
+    return plim__mv_pages_grow(e, arena, size, page_for(e, key, size), flags);
 }
 
 static uint32_t find(struct plim_engine *e, const struct arena_key *key, uint64_t size,
                      unsigned flags)
 {
-    uint32_t i = find_run(e, *key, size);
+    uint32_t i = find_run(e, key, size);
     if (!i) {
         i = find_pages(e, key, size, flags);
     }
     if (!i && e->pending && !(flags & PLIM_ENGINE_CAPTURING)) {
         pending_wait(e);
-        i = find_run(e, *key, size);
+        i = find_run(e, key, size);
         if (!i) {
             i = find_pages(e, key, size, flags);
         }
@@ -271,7 +261,7 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
         return PLIM_ENGINE_NO_MEMORY;
     }
     uint64_t want = round_up(size, PLIM_ENGINE_UNIT);
-    struct arena_key key = key_of(e, want, stream, pool);
+    struct arena_key key = {stream, pool, want > PLIM_ENGINE_SMALL};
     if (!plim__mv_blocks_spare(e, 1)) {
         e->stats.failures++;
         return PLIM_ENGINE_NO_HOST;

@@ -14,6 +14,11 @@
  * Blocks are named by their index in one array of records, 0 is nobody. The blocks of an arena cover its
  * addresses without gaps; neighbours are linked in the order of addresses. Two FREE neighbours, or two
  * VOID ones, do not exist. A page is mapped exactly where no VOID block is.
+ *
+ * Pages have sizes, powers of two. An arena is divided into slots of equal length, and the pages of a slot
+ * are all of one size, so that the page of an address is found by a look into a table, a page is aligned
+ * to its size, and blocks run on from slot to slot whatever the pages are. A slot without a page has no
+ * size: it gets one with its next page.
  */
 
 #include <plimsoll/engine.h>
@@ -53,7 +58,6 @@ struct table {
 
 struct arena_key { /* whom an arena serves */
     uint64_t stream, pool;
-    uint64_t page; /* bytes */
     bool large;
 };
 
@@ -65,7 +69,8 @@ struct arena {
     uint32_t chain;      /* next arena of the same hash bucket */
     uint8_t shift;     /* bytes of a granule, as a power of two: at most one block starts in each */
     uint32_t *starts;  /* granule -> live block that starts there, 0: none */
-    uint64_t *handles; /* page -> handle of its memory; of VOID pages undefined */
+    uint8_t *pages;    /* slot -> size of its pages as a power of two; 0: it has none */
+    uint64_t *handles; /* address / smallest page -> handle of the page that starts there */
     uint32_t voids;    /* first of the VOID blocks */
     uint64_t free_whole; /* bytes of wholly free pages: what FREE blocks could lose */
     struct {
@@ -91,7 +96,7 @@ struct plim_engine {
     uint32_t pending_last;
     uint32_t deferred; /* PENDING blocks freed under capture, chained by `forth` */
     uint64_t cap;
-    uint64_t largest_page; /* of any arena of large blocks so far */
+    uint64_t slot; /* bytes */
     struct plim_engine_stats stats;
 };
 
@@ -121,6 +126,24 @@ static inline uint64_t round_up(uint64_t n, uint64_t unit)
     return (n + unit - 1) & ~(unit - 1);
 }
 
+/* Size of the pages in the slot of an address; 0: it has none. */
+static inline uint64_t page_at(const struct plim_engine *e, const struct arena *a, uint64_t addr)
+{
+    unsigned log = a->pages[(addr - a->base) / e->slot];
+    return log ? UINT64_C(1) << log : 0;
+}
+
+/* The handle of the page that starts at an address. */
+static inline uint64_t *handle_at(const struct plim_engine *e, const struct arena *a, uint64_t addr)
+{
+    return &a->handles[(addr - a->base) / e->config.small_page];
+}
+
+static inline uint64_t slot_end(const struct plim_engine *e, uint64_t addr)
+{
+    return (addr & ~(e->slot - 1)) + e->slot;
+}
+
 /* heap.c */
 /* Zeroed memory that is used up only where it is touched; NULL: no addresses. */
 void *plim__mv_space(uint64_t bytes);
@@ -146,7 +169,8 @@ uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i,
 /* Make i VOID, one with VOID neighbours, and list it. It must be in no list. */
 void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i);
 /* The wholly free pages of a FREE block: [*lo, *hi). */
-void plim__mv_whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi);
+void plim__mv_whole_pages(const struct plim_engine *e, const struct arena *a, const struct block *b,
+                          uint64_t *lo, uint64_t *hi);
 
 /* arenas.c */
 /* An arena for the key; 0: no addresses, records or tables. */
@@ -161,9 +185,11 @@ void plim__mv_arena_close(struct plim_engine *e, struct arena *a);
 
 /* pages.c */
 /* A block of `size` bytes with all its pages, FREE and in no list; 0: the device has no memory for it, or
- * the arena no place. Needs PLIM__MV_GROW_BLOCKS spare records. */
+ * the arena no place. Slots without pages get those of `page` bytes, or smaller ones when there is no
+ * other memory left. Needs PLIM__MV_GROW_BLOCKS spare records. */
 #define PLIM__MV_GROW_BLOCKS 8
-uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags);
+uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, uint64_t page,
+                             unsigned flags);
 /* Has the arena addresses for such a block? */
 bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size);
 void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena);

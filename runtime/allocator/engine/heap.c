@@ -130,22 +130,25 @@ static void cell_of(uint64_t size, unsigned *row, unsigned *col)
     *col = (unsigned)(units >> (log - 5)) & (BIN_COLS - 1);
 }
 
-void plim__mv_whole_pages(const struct arena *a, const struct block *b, uint64_t *lo, uint64_t *hi)
+void plim__mv_whole_pages(const struct plim_engine *e, const struct arena *a, const struct block *b,
+                          uint64_t *lo, uint64_t *hi)
 {
-    *lo = round_up(b->addr, a->key.page);
-    *hi = (b->addr + b->size) & ~(a->key.page - 1);
+    uint64_t end = b->addr + b->size;
+    *lo = round_up(b->addr, page_at(e, a, b->addr));
+    *hi = end & ~(page_at(e, a, end - 1) - 1);
     if (*hi < *lo) {
         *hi = *lo;
     }
 }
 
-static uint64_t whole_bytes(const struct arena *a, const struct block *b)
+static uint64_t whole_bytes(const struct plim_engine *e, const struct arena *a,
+                            const struct block *b)
 {
-    if (b->size < a->key.page) {
+    if (b->size < e->config.small_page) {
         return 0;
     }
     uint64_t lo, hi;
-    plim__mv_whole_pages(a, b, &lo, &hi);
+    plim__mv_whole_pages(e, a, b, &lo, &hi);
     return hi - lo;
 }
 
@@ -159,7 +162,7 @@ void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
     list_put(e, &a->bin[row][col], i);
     a->cols[row] |= UINT32_C(1) << col;
     a->rows |= UINT64_C(1) << row;
-    uint64_t whole = whole_bytes(a, b);
+    uint64_t whole = whole_bytes(e, a, b);
     a->free_whole += whole;
     e->stats.releasable += whole;
 }
@@ -174,7 +177,7 @@ void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i)
             a->rows &= ~(UINT64_C(1) << b->row);
         }
     }
-    uint64_t whole = whole_bytes(a, b);
+    uint64_t whole = whole_bytes(e, a, b);
     a->free_whole -= whole;
     e->stats.releasable -= whole;
 }
@@ -299,5 +302,13 @@ void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i)
     b->state = PLIM_ENGINE_VOID;
     b->requested = 0;
     b->fence = 0;
-    plim__mv_void_put(e, a, absorb(e, a, i, plim__mv_void_take));
+    uint64_t from = b->addr & ~(e->slot - 1), to = b->addr + b->size;
+    i = absorb(e, a, i, plim__mv_void_take);
+    b = block_at(e, i);
+    for (uint64_t at = from; at < to; at += e->slot) { /* slots that have no page left */
+        if (at >= b->addr && at + e->slot <= b->addr + b->size) {
+            a->pages[(at - a->base) / e->slot] = 0;
+        }
+    }
+    plim__mv_void_put(e, a, i);
 }

@@ -12,6 +12,7 @@
  *   3. new ones, below (1 + hard) times the highest live
  *   4. as 2, with pages that must be waited for
  *   5. new ones without that limit (little can be moved; the cap still holds)
+ *   6. smaller new ones, for what is left of the device
  *
  * Steps 2 and 4 touch mappings and ask events, so a request under graph capture skips them.
  */
@@ -80,27 +81,53 @@ static bool fence_wait(struct plim_engine *e, struct arena *a, uint32_t number)
 
 /* ---- taking pages away --------------------------------------------------------------------------- */
 
-struct loot {
+struct loot { /* pages of one size */
+    uint64_t page;
     uint64_t handle[BATCH];
     unsigned n;
 };
 
-/* Take up to `most` whole pages, from the low end, of FREE block i (in its bin). */
-static void take_pages(struct plim_engine *e, struct arena *a, uint32_t i, unsigned most,
+struct wish { /* pages of this size, or of all others */
+    uint64_t page;
+    bool others;
+    bool wait; /* also those that are not idle yet */
+    unsigned most;
+};
+
+/* The first run of pages of one size that is wished for in [*lo, *hi); empty: none. */
+static void run_of_pages(const struct plim_engine *e, const struct arena *a,
+                         const struct wish *wish, uint64_t *lo, uint64_t *hi)
+{
+    uint64_t at = *lo, end = *hi, page = 0;
+    while (at < end) {
+        page = page_at(e, a, at);
+        if ((page != wish->page) == wish->others) {
+            break;
+        }
+        at = slot_end(e, at);
+    }
+    *lo = at < end ? at : end;
+    for (at = *lo; at < end && page_at(e, a, at) == page && at - *lo < wish->most * page;) {
+        at = slot_end(e, at);
+    }
+    *hi = at < end ? at : end;
+    if (*hi - *lo > wish->most * page) {
+        *hi = *lo + wish->most * page;
+    }
+}
+
+/* Take the pages [lo, hi) out of FREE block i (in its bin). */
+static void take_pages(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t lo, uint64_t hi,
                        struct loot *loot)
 {
-    uint64_t lo, hi;
-    plim__mv_whole_pages(a, block_at(e, i), &lo, &hi);
-    if ((hi - lo) / a->key.page > most) {
-        hi = lo + most * a->key.page;
-    }
     if (!plim__mv_blocks_spare(e, 2)) {
         return;
     }
+    loot->page = page_at(e, a, lo);
     plim__mv_bin_take(e, a, i);
-    e->config.driver->unmap(e->config.ctx, lo, hi - lo, a->key.page);
-    for (uint64_t at = lo; at < hi; at += a->key.page) {
-        loot->handle[loot->n++] = a->handles[(at - a->base) / a->key.page];
+    e->config.driver->unmap(e->config.ctx, lo, hi - lo, loot->page);
+    for (uint64_t at = lo; at < hi; at += loot->page) {
+        loot->handle[loot->n++] = *handle_at(e, a, at);
     }
     if (block_at(e, i)->addr + block_at(e, i)->size > hi) {
         plim__mv_bin_put(e, a, plim__mv_block_cut(e, i, hi - block_at(e, i)->addr));
@@ -113,24 +140,38 @@ static void take_pages(struct plim_engine *e, struct arena *a, uint32_t i, unsig
     plim__mv_block_void(e, a, i);
 }
 
-/* Free pages of an arena, the largest runs first. @wait: also those that are not idle yet. */
-static void loot_arena(struct plim_engine *e, struct arena *a, unsigned most, bool wait,
+/* Pages of one FREE block. */
+static void loot_block(struct plim_engine *e, struct arena *a, uint32_t i, struct wish wish,
+                       struct loot *loot)
+{
+    const struct block *b = block_at(e, i);
+    uint64_t lo, hi;
+    plim__mv_whole_pages(e, a, b, &lo, &hi);
+    if (lo == hi) {
+        return;
+    }
+    if (loot->n > 0) { /* those of a size that is there already */
+        wish.page = loot->page;
+        wish.others = false;
+        wish.most -= loot->n;
+    }
+    run_of_pages(e, a, &wish, &lo, &hi);
+    if (lo < hi && (b->fence < fences_done(a) || (wish.wait && fence_wait(e, a, b->fence)))) {
+        take_pages(e, a, i, lo, hi, loot);
+    }
+}
+
+/* Free pages of an arena, the smallest runs first: what is torn there is of least use to others. */
+static void loot_arena(struct plim_engine *e, struct arena *a, const struct wish *wish,
                        struct loot *loot)
 {
     fences_ask(e, a);
-    for (int row = BIN_ROWS - 1; row >= 0 && loot->n < most && a->free_whole > 0; row--) {
-        for (int col = BIN_COLS - 1; col >= 0 && loot->n < most; col--) {
+    for (unsigned row = 0; row < BIN_ROWS && loot->n < wish->most && a->free_whole > 0; row++) {
+        for (unsigned col = 0; col < BIN_COLS && loot->n < wish->most; col++) {
             uint32_t next;
-            for (uint32_t i = a->bin[row][col]; i && loot->n < most; i = next) {
-                const struct block *b = block_at(e, i);
-                uint64_t lo, hi;
-                next = b->forth;
-                plim__mv_whole_pages(a, b, &lo, &hi);
-                if (lo == hi ||
-                    (b->fence >= fences_done(a) && (!wait || !fence_wait(e, a, b->fence)))) {
-                    continue;
-                }
-                take_pages(e, a, i, most - loot->n, loot);
+            for (uint32_t i = a->bin[row][col]; i && loot->n < wish->most; i = next) {
+                next = block_at(e, i)->forth;
+                loot_block(e, a, i, *wish, loot);
             }
         }
     }
@@ -142,28 +183,29 @@ static bool may_loot(const struct arena *a)
     return a->size > 0 && a->key.pool == 0 && a->free_whole > 0;
 }
 
-static void loot_all(struct plim_engine *e, uint32_t own, uint64_t page, unsigned most, bool wait,
+/* Free pages of all arenas, of arena `own` first. */
+static void loot_all(struct plim_engine *e, uint32_t own, const struct wish *wish,
                      struct loot *loot)
 {
     if (may_loot(arena_at(e, own))) {
-        loot_arena(e, arena_at(e, own), most, wait, loot);
+        loot_arena(e, arena_at(e, own), wish, loot);
     }
-    for (uint32_t i = 1; i < e->arenas.n && loot->n < most; i++) {
+    for (uint32_t i = 1; i < e->arenas.n && loot->n < wish->most; i++) {
         struct arena *a = arena_at(e, i);
-        if (i != own && a->key.page == page && may_loot(a)) {
-            loot_arena(e, a, most, wait, loot);
+        if (i != own && may_loot(a)) {
+            loot_arena(e, a, wish, loot);
         }
     }
 }
 
-static void give_back(struct plim_engine *e, struct loot *loot, uint64_t page)
+static uint64_t give_back(struct plim_engine *e, const struct loot *loot)
 {
     for (unsigned i = 0; i < loot->n; i++) {
-        e->config.driver->release(e->config.ctx, loot->handle[i], page);
-        e->stats.reserved -= page;
+        e->config.driver->release(e->config.ctx, loot->handle[i], loot->page);
+        e->stats.reserved -= loot->page;
         e->stats.released++;
     }
-    loot->n = 0;
+    return loot->n * loot->page;
 }
 
 /* Give back free pages of other sizes, `bytes` of them. @wait: also those that are not idle yet. */
@@ -172,15 +214,14 @@ static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t by
     uint64_t got = 0;
     for (uint32_t i = 1; i < e->arenas.n && got < bytes; i++) {
         struct arena *a = arena_at(e, i);
-        while (a->key.page != page && may_loot(a) && got < bytes) {
+        while (may_loot(a) && got < bytes) {
             struct loot loot = {.n = 0};
-            uint64_t want = (bytes - got + a->key.page - 1) / a->key.page;
-            loot_arena(e, a, want < BATCH ? (unsigned)want : BATCH, wait, &loot);
+            struct wish wish = {page, true, wait, 1};
+            loot_arena(e, a, &wish, &loot);
             if (loot.n == 0) {
                 break;
             }
-            got += loot.n * a->key.page;
-            give_back(e, &loot, a->key.page);
+            got += give_back(e, &loot);
         }
     }
     return got;
@@ -191,11 +232,12 @@ void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena)
     struct arena *a = arena_at(e, arena);
     while (may_loot(a)) {
         struct loot loot = {.n = 0};
-        loot_arena(e, a, BATCH, true, &loot);
+        struct wish wish = {0, true, true, BATCH};
+        loot_arena(e, a, &wish, &loot);
         if (loot.n == 0) {
             return;
         }
-        give_back(e, &loot, a->key.page);
+        give_back(e, &loot);
     }
 }
 
@@ -205,39 +247,55 @@ struct fill {
     struct arena *a;
     uint32_t arena;
     uint64_t at, end; /* addresses still without pages */
+    uint64_t need;    /* those below are needed: end can come down to the page above */
+    uint64_t page;    /* of slots that have none */
     unsigned flags;
 };
 
-static unsigned missing(const struct fill *f)
+static bool is_full(const struct fill *f)
 {
-    uint64_t n = (f->end - f->at) / f->a->key.page;
-    return n < BATCH ? (unsigned)n : BATCH;
+    return f->at >= f->end;
+}
+
+/* Size of the next page to come, and how many of that size up to where it may change. */
+static uint64_t next_pages(const struct plim_engine *e, const struct fill *f, unsigned *n)
+{
+    uint64_t page = page_at(e, f->a, f->at), end = f->end;
+    if (page) {
+        end = slot_end(e, f->at) < end ? slot_end(e, f->at) : end;
+    } else {
+        page = f->page;
+        uint64_t last = page_at(e, f->a, end - 1); /* the last slot may have pages behind */
+        end = last && last != page ? end & ~(e->slot - 1) : end;
+    }
+    *n = (end - f->at) / page < BATCH ? (unsigned)((end - f->at) / page) : BATCH;
+    return page;
 }
 
 /* Map pages at f->at onwards; those that cannot be mapped are given back. */
-static bool put_pages(struct plim_engine *e, struct fill *f, struct loot *loot)
+static bool put_pages(struct plim_engine *e, struct fill *f, const struct loot *loot)
 {
     const struct plim_engine_driver *d = e->config.driver;
-    uint64_t start = f->at;
+    uint64_t start = f->at, page = loot->page;
     unsigned n = 0;
-    while (n < loot->n && d->map(e->config.ctx, f->at, f->a->key.page, loot->handle[n]) == 0) {
-        f->a->handles[(f->at - f->a->base) / f->a->key.page] = loot->handle[n++];
-        f->at += f->a->key.page;
+    while (n < loot->n && d->map(e->config.ctx, f->at, page, loot->handle[n]) == 0) {
+        *handle_at(e, f->a, f->at) = loot->handle[n++];
+        f->at += page;
     }
     if (n > 0 && d->access(e->config.ctx, start, f->at - start) != 0) {
-        d->unmap(e->config.ctx, start, f->at - start, f->a->key.page);
+        d->unmap(e->config.ctx, start, f->at - start, page);
         f->at = start;
         n = 0;
     }
-    if (n == loot->n) {
-        return true;
+    for (uint64_t at = start; at < f->at; at = slot_end(e, at)) {
+        f->a->pages[(at - f->a->base) / e->slot] = (uint8_t)__builtin_ctzll(page);
     }
-    struct loot rest = {.n = 0};
-    for (; n < loot->n; n++) {
-        rest.handle[rest.n++] = loot->handle[n];
+    struct loot rest = {.page = page};
+    while (n < loot->n) {
+        rest.handle[rest.n++] = loot->handle[n++];
     }
-    give_back(e, &rest, f->a->key.page);
-    return false;
+    give_back(e, &rest);
+    return rest.n == 0;
 }
 
 static void note_peak(struct plim_engine *e)
@@ -250,24 +308,25 @@ static void note_peak(struct plim_engine *e)
 /* New pages while reserved stays at or below `limit` bytes. False: the driver has no more. */
 static bool make_pages(struct plim_engine *e, struct fill *f, uint64_t limit)
 {
-    if (limit > e->cap) {
-        limit = e->cap;
-    }
-    while (f->at < f->end && e->stats.reserved + f->a->key.page <= limit) {
-        struct loot loot = {.n = 0};
+    limit = limit < e->cap ? limit : e->cap;
+    while (!is_full(f)) {
+        unsigned most;
+        struct loot loot = {.page = next_pages(e, f, &most)};
         bool dry = false;
-        while (loot.n < missing(f) && e->stats.reserved + f->a->key.page <= limit && !dry) {
-            dry =
-                e->config.driver->create(e->config.ctx, f->a->key.page, &loot.handle[loot.n]) != 0;
+        while (loot.n < most && e->stats.reserved + loot.page <= limit && !dry) {
+            dry = e->config.driver->create(e->config.ctx, loot.page, &loot.handle[loot.n]) != 0;
             if (!dry) {
                 loot.n++;
                 e->stats.created++;
-                e->stats.reserved += f->a->key.page;
+                e->stats.reserved += loot.page;
                 note_peak(e);
             }
         }
         if (!put_pages(e, f, &loot) || dry) {
             return false;
+        }
+        if (loot.n < most) { /* the limit */
+            break;
         }
     }
     return true;
@@ -275,9 +334,11 @@ static bool make_pages(struct plim_engine *e, struct fill *f, uint64_t limit)
 
 static bool move_pages(struct plim_engine *e, struct fill *f, bool wait)
 {
-    while (f->at < f->end) {
+    while (!is_full(f)) {
+        struct wish wish = {.wait = wait};
         struct loot loot = {.n = 0};
-        loot_all(e, f->arena, f->a->key.page, missing(f), wait, &loot);
+        wish.page = next_pages(e, f, &wish.most);
+        loot_all(e, f->arena, &wish, &loot);
         if (loot.n == 0) {
             return true;
         }
@@ -298,14 +359,35 @@ static uint64_t share(uint64_t bytes, double part)
  * could be given back for. False: the driver would not. */
 static bool reuse_pages(struct plim_engine *e, struct fill *f, bool wait)
 {
-    if (!move_pages(e, f, wait)) {
+    uint64_t was;
+    do {
+        was = f->at;
+        if (!move_pages(e, f, wait)) {
+            return false;
+        }
+        if (is_full(f)) {
+            return true;
+        }
+        unsigned most;
+        uint64_t before = e->stats.reserved, page = next_pages(e, f, &most);
+        if (release_others(e, page, most * page, wait) > 0 && !make_pages(e, f, before)) {
+            return false;
+        }
+    } while (f->at > was && !is_full(f));
+    return true;
+}
+
+/* Smaller pages from here on. False: there are none, or this slot has its size. */
+static bool smaller_pages(const struct plim_engine *e, struct fill *f)
+{
+    if (f->page == e->config.small_page || page_at(e, f->a, f->at)) {
         return false;
     }
-    if (f->at < f->end) {
-        uint64_t before = e->stats.reserved;
-        if (release_others(e, f->a->key.page, f->end - f->at, wait) > 0) {
-            return make_pages(e, f, before);
-        }
+    f->page /= 2;
+    uint64_t last = f->need > f->at ? f->need - 1 : f->at;
+    if (!page_at(e, f->a, last)) {
+        uint64_t end = round_up(last + 1, f->page);
+        f->end = end < f->end ? end : f->end;
     }
     return true;
 }
@@ -319,16 +401,19 @@ static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
     }
     bool calm = (f->flags & PLIM_ENGINE_CAPTURING) == 0;
     bool more = make_pages(e, f, share(live, e->config.soft));
-    if (calm && f->at < f->end && !reuse_pages(e, f, false)) {
+    if (calm && !is_full(f) && !reuse_pages(e, f, false)) {
         more = false;
     }
-    if (more && f->at < f->end) {
+    if (more && !is_full(f)) {
         more = make_pages(e, f, share(live, e->config.hard));
     }
-    if (calm && f->at < f->end && !reuse_pages(e, f, true)) {
+    if (calm && !is_full(f) && !reuse_pages(e, f, true)) {
         more = false;
     }
-    if (more && f->at < f->end) {
+    if (more) {
+        make_pages(e, f, UINT64_MAX);
+    }
+    while (!is_full(f) && smaller_pages(e, f)) {
         make_pages(e, f, UINT64_MAX);
     }
 }
@@ -353,9 +438,17 @@ static bool better(const struct place *a, const struct place *b)
     return !b->hole || left < right || (left == right && a->start < b->start);
 }
 
+/* Size of the pages that an address of a VOID block will have. */
+static uint64_t page_to_be(const struct plim_engine *e, const struct arena *a, uint64_t addr,
+                           uint64_t page)
+{
+    uint64_t has = page_at(e, a, addr);
+    return has ? has : page;
+}
+
 /* Where in VOID block i and its FREE neighbours a request would stand, at the low and the high end. */
 static void consider(const struct plim_engine *e, const struct arena *a, uint32_t i, uint64_t size,
-                     struct place *best)
+                     uint64_t page, struct place *best)
 {
     const struct block *v = block_at(e, i);
     uint32_t before = free_neighbour(e, v->prev), behind = free_neighbour(e, v->next);
@@ -367,14 +460,15 @@ static void consider(const struct plim_engine *e, const struct arena *a, uint32_
     uint64_t v_end = v->addr + v->size;
     uint64_t end = from + size;
     struct place low = {.hole = i, .start = from, .lo = v->addr, .before = before != 0};
-    low.hi = end < v_end ? round_up(end, a->key.page) : v_end;
+    low.hi = end < v_end ? round_up(end, page_to_be(e, a, end - 1, page)) : v_end;
     low.behind = end > v_end;
     if (better(&low, best)) {
         *best = low;
     }
     if (behind) {
         struct place high = {.hole = i, .start = to - size, .hi = v_end, .behind = true};
-        high.lo = high.start > v->addr ? high.start & ~(a->key.page - 1) : v->addr;
+        high.lo =
+            high.start > v->addr ? high.start & ~(page_to_be(e, a, high.start, page) - 1) : v->addr;
         high.before = high.start < v->addr;
         if (better(&high, best)) {
             *best = high;
@@ -435,25 +529,27 @@ static void abandon(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t
     plim__mv_block_void(e, a, i);
 }
 
-static struct place choose(const struct plim_engine *e, const struct arena *a, uint64_t size)
+static struct place choose(const struct plim_engine *e, const struct arena *a, uint64_t size,
+                           uint64_t page)
 {
     struct place p = {0};
     unsigned looked = 0;
     for (uint32_t i = a->voids; i && looked < LOOK_VOIDS; i = block_at(e, i)->forth, looked++) {
-        consider(e, a, i, size, &p);
+        consider(e, a, i, size, page, &p);
     }
     return p;
 }
 
 bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size)
 {
-    return choose(e, a, size).hole != 0;
+    return choose(e, a, size, e->slot).hole != 0;
 }
 
-uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, unsigned flags)
+uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, uint64_t page,
+                             unsigned flags)
 {
     struct arena *a = arena_at(e, arena);
-    struct place p = choose(e, a, size);
+    struct place p = choose(e, a, size, page);
     if (!p.hole) {
         return 0;
     }
@@ -468,9 +564,13 @@ uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t siz
         plim__mv_bin_take(e, a, behind);
     }
     block_at(e, i)->state = PLIM_ENGINE_LIVE;
-    struct fill f = {a, arena, p.lo, p.hi, flags};
+    struct fill f = {a, arena, p.lo, p.hi, p.start + size, page, flags};
+    f.need = f.need < f.end ? f.need : f.end;
     fill(e, &f, size);
-    if (f.at == f.end) {
+    if (is_full(&f)) {
+        if (f.at < p.hi) { /* smaller pages end earlier */
+            plim__mv_block_void(e, a, plim__mv_block_cut(e, i, f.at - p.lo));
+        }
         block_at(e, i)->state = PLIM_ENGINE_FREE;
         block_at(e, i)->fence = 0;
         i = assemble(e, a, i, &p, size);

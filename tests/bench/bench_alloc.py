@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plimsoll's allocator against PyTorch's under its settings, on recorded and on simulated workloads, in one run.
+
+    tests/bench/bench_alloc.py PLIMSOLL [NAME...]
+
+Two tables. Recorded: the traces of tests/data/tune, replayed under all settings that `plimsoll tune` knows. Simulated:
+`plimsoll soak --allocator both` with SETTINGS below. For each workload:
+
+  live       peak of the bytes in live blocks
+  ours       peak reserved by Plimsoll's allocator, over the peak live of the same run
+  best       least peak reserved of any setting that holds, over the peak live of its run
+  frag       1 - peak live / peak reserved: default settings, then ours (the measure of GMLake)
+  calls      driver calls for 1,000 requests in the second half: expandable segments, then ours
+  OOM        on a device of which `tight` says how much is left beyond what must fit: seconds (recorded: number of
+             the allocation) until the first failure, the latest of any setting, then ours; - is never
+
+Exit status 1 when a ratio is above 1.05, ours is above the best setting by more than a page, or fails before it.
+"""
+
+import json
+import lzma
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+MODELS = ROOT / "tests" / "data" / "models"
+EXPANDABLE = "expandable_segments:True"
+SETTINGS = ("", EXPANDABLE, "max_split_size_mb:128", "garbage_collection_threshold:0.8",
+            "roundup_power2_divisions:8", "max_non_split_rounding_mb:64", EXPANDABLE + ",roundup_power2_divisions:8")
+NEVER = float("inf")
+PAGE = 8 << 20
+GIB = 1 << 30
+
+# name: arguments of soak. `tight` runs on a device with so much less than what the default settings take.
+DYNAMIC = ("-w", "dynamic")
+SOAKS = {
+    "dynamic 8B conv": ("Llama-3.1-8B", *DYNAMIC, "-t", "azure-conv", "--duration", "20s"),
+    "dynamic 8B code": ("Llama-3.1-8B", *DYNAMIC, "-t", "azure-code", "--duration", "1m"),
+    "dynamic 0.6B conv": ("Qwen3-0.6B", *DYNAMIC, "-t", "azure-conv", "--duration", "20s", "--device-memory", "24GiB"),
+    "dynamic 0.6B bursts": ("Qwen3-0.6B", *DYNAMIC, "-t", "gamma:rate=2,cv=5,like=azure-code", "--duration", "1m",
+                            "--device-memory", "24GiB"),
+    "dynamic 8B edges": ("Qwen3-8B", *DYNAMIC, "-t", "azure-code", "--prompt-edges", "512,1024,2048,4096,8192",
+                         "--duration", "1m"),
+    "dynamic adapters": ("Qwen3-0.6B", *DYNAMIC, "-t", "azure-code", "--adapters", "64", "--duration", "1m",
+                         "--device-memory", "24GiB"),
+    "paged 8B conv": ("Llama-3.1-8B", "-t", "azure-conv", "--duration", "4m", "--kv-bytes", "8GiB"),
+    "paged 8B eager": ("Llama-3.1-8B", "-t", "azure-code", "--eager", "--duration", "4m", "--kv-bytes", "8GiB"),
+    "paged 30B mooncake": ("Qwen3-30B-A3B", "-t", "mooncake", "--duration", "4m", "--kv-bytes", "8GiB"),
+    "paged adapters": ("Qwen3-0.6B", "-t", "azure-conv", "--adapters", "64", "--duration", "4m", "--kv-bytes", "8GiB"),
+    "paged pictures in": ("Qwen3-VL-8B-Instruct", "-t", "azure-conv", "-t", "pictures", "--duration", "4m",
+                          "--kv-bytes", "8GiB"),
+    "pictures": ("-w", "pictures", "-t", "pictures", "--duration", "30m"),
+}
+
+
+def call(plimsoll, *arguments):
+    done = subprocess.run([plimsoll, *map(str, arguments), "--format", "json"], check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)
+
+
+def model_file(folder, name):
+    """config.json of a model out of tests/data/models."""
+    config = json.loads((MODELS / (name + ".json")).read_text())["config"]
+    config["architectures"] = [config.pop("architecture")]
+    path = pathlib.Path(folder) / (name + ".json")
+    path.write_text(json.dumps(config))
+    return path
+
+
+def soak(plimsoll, folder, arguments, *more):
+    """One run of each setting and of ours: [(name, run)]."""
+    model = [] if arguments[0].startswith("-") else [model_file(folder, arguments[0])]
+    settings = [part for conf in SETTINGS for part in ("--conf", conf)]
+    answer = call(plimsoll, "soak", *model, *arguments[len(model):], "--seeds", 1, "--allocator", "both", *settings,
+                  *more)
+    return [(s["conf"] if s["allocator"] == "pytorch" else None, s["runs"][0]) for s in answer["settings"]]
+
+
+def oom_at(run):
+    return run["first_oom"]["at_ns"] / 1e9 if run["first_oom"] else 0.0 if not run["started"] else NEVER
+
+
+def per_thousand(run):
+    return 1000 * run["late_driver_calls"] / max(1, run["late_allocations"])
+
+
+def row(name, live, ours, best, frags, calls, ooms):
+    when = ["-" if x == NEVER else f"{x:,.0f}" for x in ooms]
+    print(f"| {name} | {live / GIB:.2f} | {ours:.4f} | {best:.4f} | {frags[0]:.1%} | {frags[1]:.1%} | {calls[0]:.3f} | "
+          f"{calls[1]:.3f} | {when[0]} | {when[1]} |", flush=True)
+
+
+def head(title):
+    print(f"\n{title}\n\n| workload | live, GiB | ours | best | frag default | frag ours | calls expandable | calls ours | "
+          "OOM best | OOM ours |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+
+
+def judge(name, live, ours, best, calls, ooms):
+    """What the figures are below the aim in."""
+    wrong = []
+    if ours > 1.05 and (ours - 1) * live > 2 * PAGE:
+        wrong.append(f"{name}: reserved is {ours:.4f} of live")
+    if ours > best and (ours - best) * live > PAGE:
+        wrong.append(f"{name}: {ours:.4f}, the best setting {best:.4f}")
+    if ooms[1] < ooms[0]:
+        wrong.append(f"{name}: fails at {ooms[1]}, the best setting at {ooms[0]}")
+    if calls[1] > calls[0] and calls[1] > 0.01:
+        wrong.append(f"{name}: {calls[1]:.3f} calls, expandable segments {calls[0]:.3f}")
+    return wrong
+
+
+def simulated(plimsoll, folder, name):
+    runs = dict(soak(plimsoll, folder, SOAKS[name]))
+    ours = runs[None]
+    live = ours["most_active_bytes"]
+    ratio = {conf: run["most_reserved_bytes"] / live for conf, run in runs.items()}
+    good = [c for c, run in runs.items() if c is not None and run["started"] and not run["first_oom"]]
+    # The tight device: what all need, and half of what the default settings take beyond.
+    external = 1 * GIB
+    spare = (runs[""]["most_reserved_bytes"] - ours["most_active_bytes"]) // 4
+    tight = dict(soak(plimsoll, folder, SOAKS[name], "--device-memory", external + ours["most_active_bytes"] + spare,
+                      "--external", external, "--stop"))
+    ooms = max(oom_at(run) for c, run in tight.items() if c is not None), oom_at(tight[None])
+    best = min(ratio[c] for c in good)
+    calls = per_thousand(runs[EXPANDABLE]), per_thousand(ours)
+    row(name, ours["most_active_bytes"], ratio[None], best, (1 - 1 / ratio[""], 1 - 1 / ratio[None]), calls, ooms)
+    return judge(name, ours["most_active_bytes"], ratio[None], best, calls, ooms)
+
+
+def fails_at(run):
+    return run["first_oom"]["alloc_index"] if run["first_oom"] else NEVER
+
+
+def recorded(plimsoll, path):
+    name = path.name.split(".")[0]
+    with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
+        file.write(lzma.decompress(path.read_bytes()))
+        file.flush()
+        answer = call(plimsoll, "tune", file.name, "--device-memory", "24076MiB")
+        ours, runs = answer["plimsoll_allocator"], answer["runs"]
+        needs = min(r["needs_bytes"] for r in runs if r.get("needs_bytes")) if any(
+            r.get("needs_bytes") for r in runs) else 24076 << 20
+        tight = call(plimsoll, "replay", file.name, "--allocator", "plimsoll", "--device-memory", needs)
+        base = call(plimsoll, "replay", file.name, "--device-memory", "24076MiB", "--go-on", "--conf", "")
+        half = [call(plimsoll, "replay", file.name, "--device-memory", "64GiB", *how)["driver"] for how in (
+            ("--conf", EXPANDABLE), ("--allocator", "plimsoll"))]
+    live = ours["peak"]["active_bytes"]
+    ratio = ours["peak"]["reserved_bytes"] / live
+    fits = [r for r in runs if not r["first_oom"]]
+    best = min(r["peak"]["reserved_bytes"] for r in fits) / live if fits else NEVER
+    ooms = max(fails_at(r) for r in runs), min(fails_at(ours), fails_at(tight) if fits else NEVER)
+    default = base["peak"]["active_bytes"] / base["peak"]["reserved_bytes"]
+    count = base["allocations"] if "allocations" in base else base["events"]
+    calls = tuple(1000 * d["calls"] / count for d in half)
+    row(name, live, ratio, best, (1 - default, 1 - 1 / ratio), calls, ooms)
+    return judge(name, live, ratio, best, (NEVER, 0), ooms)
+
+
+def main():
+    plimsoll, only = sys.argv[1], sys.argv[2:]
+    wrong = []
+    head("Recorded (best: of all settings of tune; OOM ours: on the smallest device that the best setting needs)")
+    for path in sorted((ROOT / "tests" / "data" / "tune").glob("*.xz")):
+        if not only or path.name.split(".")[0] in only:
+            wrong += recorded(plimsoll, path)
+    head("Simulated")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in SOAKS:
+            if not only or name in only:
+                wrong += simulated(plimsoll, folder, name)
+    print("\n" + "\n".join(wrong or ["all aims are met"]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
