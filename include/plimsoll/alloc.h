@@ -56,6 +56,22 @@ void plimsoll_alloc_begin_pool(int device, uint64_t id0, uint64_t id1, void *fil
 void plimsoll_alloc_end_pool(int device, uint64_t id0, uint64_t id1);
 void plimsoll_alloc_release_pool(int device, uint64_t id0, uint64_t id1);
 
+/** plimsoll_alloc_tag() - what this thread allocates from here on carries that tag, and shares no memory with
+ * what does not. 0: none. Returns the tag from before. */
+uint32_t plimsoll_alloc_tag(uint32_t tag);
+
+/**
+ * plimsoll_alloc_pause() - wait for the device and give the memory of a tag's blocks back to the driver; their
+ * addresses stay theirs. They must not be touched until plimsoll_alloc_resume(); requests of that tag fail
+ * meanwhile, frees are allowed.
+ * @keep: what is in them comes back; costs as much host memory. Otherwise it is lost.
+ * Returns the bytes given back; UINT64_MAX: no host memory, or the device would not; nothing has changed.
+ */
+uint64_t plimsoll_alloc_pause(int device, uint32_t tag, bool keep);
+
+/** plimsoll_alloc_resume() - false: the device has not enough memory, all stays paused; try again. */
+bool plimsoll_alloc_resume(int device, uint32_t tag);
+
 /* Figures of one device; bytes unless said otherwise. */
 struct plimsoll_alloc_stats {
     uint64_t bytes; /* of this struct, as the library has it */

@@ -137,6 +137,17 @@ void plim_engine_trim(struct plim_engine *e);
  * live blocks when they are freed. */
 void plim_engine_drop_pool(struct plim_engine *e, uint64_t pool);
 
+/**
+ * plim_engine_pause() - give the memory behind a pool's blocks back and keep their addresses; what was in
+ * it is lost. Until plim_engine_resume() the pool serves no request; its blocks may be freed. The caller
+ * makes sure that the device is idle. @pool: not 0. Returns the bytes given back.
+ */
+uint64_t plim_engine_pause(struct plim_engine *e, uint64_t pool);
+
+/** plim_engine_resume() - memory behind the blocks of a paused pool again, at their addresses.
+ * PLIM_ENGINE_NO_MEMORY: there is not enough; the pool stays paused. Cost: three driver calls a page. */
+enum plim_engine_code plim_engine_resume(struct plim_engine *e, uint64_t pool);
+
 /** plim_engine_set_cap() - reserved may not exceed it. UINT64_MAX: no cap. */
 void plim_engine_set_cap(struct plim_engine *e, uint64_t bytes);
 

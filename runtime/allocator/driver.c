@@ -56,6 +56,9 @@ _Static_assert(sizeof(struct access_desc) == 12, "the driver's layout");
     X(map, "cuMemMap", (uint64_t, size_t, size_t, unsigned long long, unsigned long long))         \
     X(unmap, "cuMemUnmap", (uint64_t, size_t))                                                     \
     X(access, "cuMemSetAccess", (uint64_t, size_t, const struct access_desc *, size_t))            \
+    X(to_host, "cuMemcpyDtoH_v2", (void *, uint64_t, size_t))                                      \
+    X(to_device, "cuMemcpyHtoD_v2", (uint64_t, const void *, size_t))                              \
+    X(idle, "cuCtxSynchronize", (void))                                                            \
     X(event_new, "cuEventCreate", (void **, unsigned))                                             \
     X(event_gone, "cuEventDestroy_v2", (void *))                                                   \
     X(event_record, "cuEventRecord", (void *, void *))                                             \
@@ -75,6 +78,8 @@ struct plim_cuda_device {
     int device;
     void *context;
     bool rdma;
+    bool inside; /* the engine has made a call since plim_cuda_leave(); */
+    int mode;    /* capture mode to go back to then */
     size_t n_peers;
     struct access_desc access[PEERS]; /* this device first, then those that can reach it */
     unsigned n_events;
@@ -199,21 +204,34 @@ bool plim_cuda_capturing(struct plim_cuda_device *d, uint64_t stream)
 
 /* ---- the engine's table --------------------------------------------------------------------------- */
 
+static void be_inside(struct plim_cuda_device *d)
+{
+    if (!d->inside) {
+        d->mode = enter(d);
+        d->inside = true;
+    }
+}
+
+void plim_cuda_leave(struct plim_cuda_device *d)
+{
+    if (d->inside) {
+        d->inside = false;
+        leave(d, d->mode);
+    }
+}
+
 static int drv_reserve(void *ctx, uint64_t size, uint64_t align, uint64_t *addr)
 {
     struct plim_cuda_device *d = ctx;
-    int mode = enter(d);
-    int code = d->call.reserve(addr, size, align, 0, 0);
-    leave(d, mode);
-    return code;
+    be_inside(d);
+    return d->call.reserve(addr, size, align, 0, 0);
 }
 
 static void drv_unreserve(void *ctx, uint64_t addr, uint64_t size)
 {
     struct plim_cuda_device *d = ctx;
-    int mode = enter(d);
+    be_inside(d);
     d->call.unreserve(addr, size);
-    leave(d, mode);
 }
 
 static int drv_create(void *ctx, uint64_t size, uint64_t *handle)
@@ -221,9 +239,8 @@ static int drv_create(void *ctx, uint64_t size, uint64_t *handle)
     struct plim_cuda_device *d = ctx;
     struct alloc_prop prop = {.type = 1, .location = {1, d->device}, .rdma = d->rdma};
     unsigned long long made = 0;
-    int mode = enter(d);
+    be_inside(d);
     int code = d->call.create(&made, size, &prop, 0);
-    leave(d, mode);
     *handle = made;
     return code;
 }
@@ -232,43 +249,37 @@ static void drv_release(void *ctx, uint64_t handle, uint64_t size)
 {
     struct plim_cuda_device *d = ctx;
     (void)size;
-    int mode = enter(d);
+    be_inside(d);
     d->call.release(handle);
-    leave(d, mode);
 }
 
 static int drv_map(void *ctx, uint64_t addr, uint64_t size, uint64_t handle)
 {
     struct plim_cuda_device *d = ctx;
-    int mode = enter(d);
-    int code = d->call.map(addr, size, 0, handle, 0);
-    leave(d, mode);
-    return code;
+    be_inside(d);
+    return d->call.map(addr, size, 0, handle, 0);
 }
 
 static int drv_access(void *ctx, uint64_t addr, uint64_t size)
 {
     struct plim_cuda_device *d = ctx;
-    int mode = enter(d);
-    int code = d->call.access(addr, size, d->access, d->n_peers);
-    leave(d, mode);
-    return code;
+    be_inside(d);
+    return d->call.access(addr, size, d->access, d->n_peers);
 }
 
 static void drv_unmap(void *ctx, uint64_t addr, uint64_t size, uint64_t page)
 {
     struct plim_cuda_device *d = ctx;
     (void)page;
-    int mode = enter(d);
+    be_inside(d);
     d->call.unmap(addr, size);
-    leave(d, mode);
 }
 
 static uint64_t drv_record(void *ctx, uint64_t stream)
 {
     struct plim_cuda_device *d = ctx;
     void *event = NULL;
-    int mode = enter(d);
+    be_inside(d);
     int code = 0;
     if (d->n_events > 0) {
         event = d->event[--d->n_events];
@@ -279,25 +290,21 @@ static uint64_t drv_record(void *ctx, uint64_t stream)
         d->call.event_gone(event);
         event = NULL;
     }
-    leave(d, mode);
     return code == 0 ? (uint64_t)(uintptr_t)event : 0;
 }
 
 static bool drv_done(void *ctx, uint64_t event)
 {
     struct plim_cuda_device *d = ctx;
-    int mode = enter(d);
-    int code = d->call.event_query((void *)(uintptr_t)event);
-    leave(d, mode);
-    return code == 0;
+    be_inside(d);
+    return d->call.event_query((void *)(uintptr_t)event) == 0;
 }
 
 static void drv_wait(void *ctx, uint64_t event)
 {
     struct plim_cuda_device *d = ctx;
-    int mode = enter(d);
+    be_inside(d);
     d->call.event_wait((void *)(uintptr_t)event);
-    leave(d, mode);
 }
 
 static void drv_forget(void *ctx, uint64_t event)
@@ -307,9 +314,26 @@ static void drv_forget(void *ctx, uint64_t event)
         d->event[d->n_events++] = (void *)(uintptr_t)event;
         return;
     }
-    int mode = enter(d);
+    be_inside(d);
     d->call.event_gone((void *)(uintptr_t)event);
-    leave(d, mode);
+}
+
+bool plim_cuda_idle(struct plim_cuda_device *d)
+{
+    be_inside(d);
+    return d->call.idle() == 0;
+}
+
+bool plim_cuda_to_host(struct plim_cuda_device *d, void *host, uint64_t addr, uint64_t size)
+{
+    be_inside(d);
+    return d->call.to_host(host, addr, size) == 0;
+}
+
+bool plim_cuda_to_device(struct plim_cuda_device *d, uint64_t addr, const void *host, uint64_t size)
+{
+    be_inside(d);
+    return d->call.to_device(addr, host, size) == 0;
 }
 
 const struct plim_engine_driver *plim_cuda_driver(void)

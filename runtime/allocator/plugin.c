@@ -3,6 +3,7 @@
 
 #include <plimsoll/alloc.h>
 
+#include "copies.h"
 #include "driver.h"
 #include "raise.h"
 #include "settings.h"
@@ -24,12 +25,14 @@ struct gpu {
     uint64_t cap;
     unsigned n_routes; /* pools that captures allocate into */
     uint64_t route[ROUTES];
+    struct plim_copies copies; /* of paused memory */
 };
 
 static struct gpu gpus[PLIM_CUDA_DEVICES];
 static struct plim_alloc_settings settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool forked; /* in the child of a process that had devices */
+static _Thread_local uint32_t thread_tag;
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
@@ -124,6 +127,9 @@ static struct gpu *lock(int device)
 
 static void unlock(struct gpu *g)
 {
+    if (g->cuda && !forked) {
+        plim_cuda_leave(g->cuda);
+    }
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -133,6 +139,12 @@ static void unlock(struct gpu *g)
 static uint64_t pool_of(uint64_t id0, uint64_t id1)
 {
     return id0 ? id0 * 2 + 1 : id1 * 2;
+}
+
+/* Tags are pools too, beside those of PyTorch. */
+static uint64_t pool_of_tag(uint32_t tag)
+{
+    return tag ? UINT64_C(1) << 63 | tag : 0;
 }
 
 static void *serve(size_t size, int device, void *stream)
@@ -152,6 +164,8 @@ static void *serve(size_t size, int device, void *stream)
         if (g->n_routes > 0 && plim_cuda_capturing(g->cuda, where)) {
             pool = g->route[g->n_routes - 1];
             flags = PLIM_ENGINE_CAPTURING;
+        } else if (thread_tag) {
+            pool = pool_of_tag(thread_tag);
         }
         uint64_t want = plim_alloc_settings_round(&settings, size);
         if (plim_engine_alloc(e, want, where, pool, flags, &addr) != PLIM_ENGINE_OK) {
@@ -364,6 +378,45 @@ EXPORT void plimsoll_alloc_release_pool(int device, uint64_t id0, uint64_t id1)
         plim_engine_drop_pool(e, pool_of(id0, id1));
         unlock(g);
     }
+}
+
+/* ---- memory given back for a time -------------------------------------------------------------------- */
+
+EXPORT uint32_t plimsoll_alloc_tag(uint32_t tag)
+{
+    uint32_t before = thread_tag;
+    thread_tag = tag;
+    return before;
+}
+
+EXPORT uint64_t plimsoll_alloc_pause(int device, uint32_t tag, bool keep)
+{
+    struct gpu *g;
+    struct plim_engine *e = lock_engine(device, &g);
+    uint64_t bytes = 0, pool = pool_of_tag(tag);
+    if (e) {
+        bool ready =
+            plim_cuda_idle(g->cuda) && (!keep || plim_copies_take(&g->copies, g->cuda, e, pool));
+        bytes = ready ? plim_engine_pause(e, pool) : UINT64_MAX;
+        unlock(g);
+    }
+    return bytes;
+}
+
+EXPORT bool plimsoll_alloc_resume(int device, uint32_t tag)
+{
+    struct gpu *g;
+    struct plim_engine *e = lock_engine(device, &g);
+    bool done = true;
+    if (e) {
+        uint64_t pool = pool_of_tag(tag);
+        done = plim_engine_resume(e, pool) == PLIM_ENGINE_OK;
+        if (done) {
+            plim_copies_give(&g->copies, g->cuda, pool);
+        }
+        unlock(g);
+    }
+    return done;
 }
 
 /* ---- looking at it --------------------------------------------------------------------------------- */

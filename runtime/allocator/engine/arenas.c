@@ -170,18 +170,8 @@ struct arena *plim__mv_arena_at_addr(const struct plim_engine *e, uint64_t addr)
 void plim__mv_arena_close(struct plim_engine *e, struct arena *a)
 {
     const struct plim_engine_driver *d = e->config.driver;
-    for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
-        const struct block *b = block_at(e, i);
-        if (b->state == PLIM_ENGINE_VOID) {
-            continue;
-        }
-        /* Blocks end inside pages: those from the first whole page on, up to where the next run begins. */
-        uint64_t end = b->addr + b->size, page = page_at(e, a, b->addr);
-        for (uint64_t at = round_up(b->addr, page); at < end; at += page) {
-            page = page_at(e, a, at);
-            d->unmap(e->config.ctx, at, page, page);
-            d->release(e->config.ctx, *handle_at(e, a, at), page);
-        }
+    if (!a->paused) {
+        plim__mv_each_page(e, a, a->base + a->size, plim__mv_page_drop);
     }
     for (uint32_t k = a->fence.next - a->fence.n; k != a->fence.next; k++) {
         d->forget(e->config.ctx, a->fence.event[k % FENCES]);

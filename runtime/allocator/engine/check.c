@@ -122,8 +122,8 @@ static const char *check_arena(const struct plim_engine *e, const struct arena *
     all->live += seen.live;
     all->requested += seen.requested;
     all->blocks += seen.blocks;
-    all->whole += seen.whole;
-    all->mapped += seen.mapped;
+    all->whole += a->paused ? 0 : seen.whole;
+    all->mapped += a->paused ? 0 : seen.mapped;
     return wrong;
 }
 

@@ -235,6 +235,10 @@ static uint32_t find_pages(struct plim_engine *e, const struct arena_key *key, u
 static uint32_t find(struct plim_engine *e, const struct arena_key *key, uint64_t size,
                      unsigned flags)
 {
+    uint32_t arena = key->pool ? plim__mv_arena_of(e, key) : 0;
+    if (arena && arena_at(e, arena)->paused) {
+        return 0;
+    }
     uint32_t i = find_run(e, key, size);
     if (!i) {
         i = find_pages(e, key, size, flags);

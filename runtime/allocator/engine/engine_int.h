@@ -9,6 +9,7 @@
  *   pages.c   pages: make, move, give back; fences
  *   arenas.c  arenas: made, found, handed on, given back
  *   engine.c  requests, pending frees, figures
+ *   pause.c   memory given back for a time, addresses kept
  *   check.c   the invariants, for tests
  *
  * Blocks are named by their index in one array of records, 0 is nobody. The blocks of an arena cover its
@@ -65,6 +66,7 @@ struct arena {
     struct arena_key key;
     uint64_t base, size; /* addresses, bytes; size 0: not reserved */
     uint32_t first;      /* block at base */
+    bool paused;         /* its pages are given back, see pause.c */
     bool gone;           /* its pool was dropped: serves nobody, its free pages serve all */
     uint32_t chain;      /* next arena of the same hash bucket */
     uint8_t shift;     /* bytes of a granule, as a power of two: at most one block starts in each */
@@ -182,6 +184,15 @@ struct arena *plim__mv_arena_at_addr(const struct plim_engine *e, uint64_t addr)
 /* Its pool is gone: it serves nobody, its free pages serve all. */
 void plim__mv_arena_unlist(struct plim_engine *e, uint32_t i);
 void plim__mv_arena_close(struct plim_engine *e, struct arena *a);
+
+/* pause.c */
+typedef bool plim__mv_page_fn(struct plim_engine *e, struct arena *a, uint64_t at, uint64_t page);
+/* Call fn for each page below `until` that the blocks of an arena have, in the order of addresses, until it
+ * says false. Returns where that was, or `until`. */
+uint64_t plim__mv_each_page(struct plim_engine *e, struct arena *a, uint64_t until,
+                            plim__mv_page_fn *fn);
+/* Unmap a page and give it back to the driver: a plim__mv_page_fn. */
+bool plim__mv_page_drop(struct plim_engine *e, struct arena *a, uint64_t at, uint64_t page);
 
 /* pages.c */
 /* A block of `size` bytes with all its pages, FREE and in no list; 0: the device has no memory for it, or

@@ -164,7 +164,7 @@ void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
     a->rows |= UINT64_C(1) << row;
     uint64_t whole = whole_bytes(e, a, b);
     a->free_whole += whole;
-    e->stats.releasable += whole;
+    e->stats.releasable += a->paused ? 0 : whole;
 }
 
 void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i)
@@ -179,7 +179,7 @@ void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i)
     }
     uint64_t whole = whole_bytes(e, a, b);
     a->free_whole -= whole;
-    e->stats.releasable -= whole;
+    e->stats.releasable -= a->paused ? 0 : whole;
 }
 
 /* The smallest of the first members of a list that has `size` bytes; 0: none of them. */

@@ -180,7 +180,7 @@ static void loot_arena(struct plim_engine *e, struct arena *a, const struct wish
 /* May pages of this arena serve others? Those of a private pool in use may not. */
 static bool may_loot(const struct arena *a)
 {
-    return a->size > 0 && a->key.pool == 0 && a->free_whole > 0;
+    return a->size > 0 && a->key.pool == 0 && a->free_whole > 0 && !a->paused;
 }
 
 /* Free pages of all arenas, of arena `own` first. */
