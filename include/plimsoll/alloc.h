@@ -4,7 +4,7 @@
 
 /*
  * libplimsoll_alloc.so: an allocator for PyTorch's CUDAPluggableAllocator, which moves pages instead of
- * stranding them (runtime/allocator/engine.h says how).
+ * stranding them (plimsoll/engine.h says how).
  *
  * Two pairs of functions. plimsoll_alloc()/plimsoll_free() are for the whole process
  * (torch.cuda.memory.change_current_allocator): a request that cannot be met raises an exception, since

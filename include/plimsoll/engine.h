@@ -64,9 +64,11 @@ struct plim_engine_config {
     uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
     uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
     uint64_t aim;        /* pages that live memory should make before they get larger; 0: 256 */
-    uint64_t room;       /* pages that the room left on the device should make at least; 0: 64 */
-    double soft; /* reserved may exceed the highest live by this share at any time; 0: 0.03 */
-    double hard; /* and by this when no free page is idle yet; 0: 0.0305 */
+    uint64_t room;       /* pages that the room left on the device should make at least; 0: 128 */
+    uint64_t floor; /* bytes that reserved may always exceed the highest live by, beside the shares
+                          * below: a device that is far from full needs no sparing; 0: total / 256 */
+    double soft;    /* reserved may exceed the highest live by this share at any time; 0: 0.025 */
+    double hard;    /* and by this when no free page is idle yet; 0: 0.0255 */
 };
 
 /* Figures. Bytes unless said otherwise. */
@@ -99,9 +101,10 @@ struct plim_engine;
 #define PLIM_ENGINE_CAPTURING                                                                      \
     1u /* a graph is being captured: no event is asked, nothing is unmapped */
 
-/** plim_engine_page() - the size of new large pages when `live` bytes are live at most: a power of two,
- * 2 to 8 MiB, about live / aim. Large pages need fewer driver calls, small ones strand less. */
-uint64_t plim_engine_page(uint64_t live, uint64_t aim);
+/** plim_engine_page() - the size of new large pages on a device of `total` bytes when `live` bytes are live
+ * at most: a power of two, 2 to 32 MiB, about live / aim, and at most about a 4096th of the device. Large
+ * pages need fewer driver calls, small ones strand less. */
+uint64_t plim_engine_page(uint64_t total, uint64_t live, uint64_t aim);
 
 /** plim_engine_new() - an engine without pages; NULL when the host has no memory. */
 struct plim_engine *plim_engine_new(const struct plim_engine_config *config);

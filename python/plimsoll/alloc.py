@@ -15,14 +15,16 @@ place for the first two. use() has none of these limits.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
 import pickle
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
-__all__ = ["install", "installed", "library", "memory_stats", "reset_peak_memory_stats", "settings", "snapshot", "use"]
+__all__ = ["install", "installed", "library", "memory_stats", "pause", "reset_peak_memory_stats", "resume", "settings",
+           "snapshot", "tag", "use"]
 
 # As PyTorch takes them: an index, a torch.device, a name, None for the current one.
 Device = Any
@@ -41,9 +43,11 @@ FIGURES = ("bytes", "total", "requested", "allocated", "reserved", "peak_request
            "releasable", "blocks", "allocs", "frees", "failures", "pages_made", "pages_freed", "pages_moved", "waits",
            "wrong_frees", "cap")
 LIVE, PENDING, FREE = 0, 1, 2
+NOTHING_DONE = 2 ** 64 - 1
 
 _global: List[Any] = []  # the allocator given to PyTorch, which must outlive everything
 _pools: List[Any] = []  # those of use()
+_tags: Dict[str, int] = {}  # name -> number of the library
 
 
 class _Stats(ctypes.Structure):
@@ -89,6 +93,12 @@ def _library() -> ctypes.CDLL:
         lib.plimsoll_alloc_walk.restype = None
         lib.plimsoll_alloc_walk.argtypes = [ctypes.c_int, _SEE, ctypes.c_void_p]
         lib.plimsoll_alloc_check.restype = ctypes.c_char_p
+        lib.plimsoll_alloc_tag.restype = ctypes.c_uint32
+        lib.plimsoll_alloc_tag.argtypes = [ctypes.c_uint32]
+        lib.plimsoll_alloc_pause.restype = ctypes.c_uint64
+        lib.plimsoll_alloc_pause.argtypes = [ctypes.c_int, ctypes.c_uint32, ctypes.c_bool]
+        lib.plimsoll_alloc_resume.restype = ctypes.c_bool
+        lib.plimsoll_alloc_resume.argtypes = [ctypes.c_int, ctypes.c_uint32]
         _loaded.append(lib)
     return _loaded[0]
 
@@ -170,6 +180,37 @@ def use(device: Optional[int] = None) -> Any:
         allocator = torch.cuda.memory.CUDAPluggableAllocator(library(), "plimsoll_pool_alloc", "plimsoll_free")
         _pools.extend([allocator, torch.cuda.MemPool(allocator.allocator())])
     return torch.cuda.use_mem_pool(_pools[1], device)
+
+
+@contextlib.contextmanager
+def tag(name: str) -> Iterator[None]:
+    """What this thread allocates inside carries the tag: pause() and resume() name it. Tagged memory is shared with
+    nothing else. In a process that allocates by use(), enter use() inside, so that its segments are new ones.
+    Inside install() nothing else is needed. Errors: plimsoll.Unsupported."""
+    before = _library().plimsoll_alloc_tag(_tags.setdefault(name, len(_tags) + 1))
+    try:
+        yield
+    finally:
+        _library().plimsoll_alloc_tag(before)
+
+
+def pause(name: str, device: Device = None, *, keep: bool = False) -> int:
+    """Give the memory of everything with that tag back to the driver and keep the addresses: tensors, and graphs that
+    were captured over them, stay valid and must not be used until resume(). Waits for the device.
+
+    keep  what is in the tensors comes back, and is kept in host memory meanwhile; otherwise it is lost
+    Returns the bytes given back. Errors: KeyError no such tag; MemoryError no host memory, or no copy could be made."""
+    given = int(_library().plimsoll_alloc_pause(_current(device), _tags[name], keep))
+    if given == NOTHING_DONE:
+        raise MemoryError(f"what is tagged {name!r} could not be copied to the host")
+    return given
+
+
+def resume(name: str, device: Device = None) -> None:
+    """Memory behind the tag's tensors again, at the addresses they had. Errors: KeyError no such tag; MemoryError the
+    device has not enough memory; all stays paused and may be tried again."""
+    if not _library().plimsoll_alloc_resume(_current(device), _tags[name]):
+        raise MemoryError(f"the device has no room for what is tagged {name!r}")
 
 
 def _current(device: Device) -> int:

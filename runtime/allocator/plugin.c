@@ -13,8 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define ROUTES 16 /* captures at the same time on a device */
+#define EXPORT      __attribute__((visibility("default")))
+#define LEAST_FLOOR (UINT64_C(4) << 20)
+#define ROUTES      16 /* captures at the same time on a device */
 
 struct gpu {
     pthread_mutex_t lock;
@@ -23,6 +24,7 @@ struct gpu {
     uint64_t total;
     uint64_t wrong_frees;
     uint64_t cap;
+    bool useless;      /* no memory can be had, and this has been said */
     unsigned n_routes; /* pools that captures allocate into */
     uint64_t route[ROUTES];
     struct plim_copies copies; /* of paused memory */
@@ -86,9 +88,10 @@ static void complain(const char *what, const char *why)
 /* The device's engine, made at its first use; under the device's lock. */
 static struct plim_engine *engine_of(struct gpu *g, int device)
 {
-    if (g->engine || forked) {
+    if (g->engine || forked || g->useless) {
         return forked ? NULL : g->engine;
     }
+    g->useless = true; /* until all is there; said once */
     const char *why = "";
     uint64_t free_bytes;
     g->cuda = plim_cuda_open(device, &why);
@@ -102,6 +105,7 @@ static struct plim_engine *engine_of(struct gpu *g, int device)
         .total = g->total,
         .large_page = settings.page,
         .soft = settings.slack,
+        .floor = settings.slack > 0 ? LEAST_FLOOR : 0, /* the setting alone counts */
     };
     g->engine = plim_engine_new(&config);
     if (!g->engine) {
@@ -112,6 +116,7 @@ static struct plim_engine *engine_of(struct gpu *g, int device)
         g->cap = settings.limit;
     }
     plim_engine_set_cap(g->engine, g->cap);
+    g->useless = false;
     return g->engine;
 }
 

@@ -12,10 +12,12 @@ Two tables. Recorded: the traces of tests/data/tune, replayed under all settings
   best       least peak reserved of any setting that holds, over the peak live of its run
   frag       1 - peak live / peak reserved: default settings, then ours (the measure of GMLake)
   calls      driver calls for 1,000 requests in the second half: expandable segments, then ours
-  OOM        on a device of which `tight` says how much is left beyond what must fit: seconds (recorded: number of
-             the allocation) until the first failure, the latest of any setting, then ours; - is never
+  OOM        the first failure, the latest of any setting, then ours; - is never. Recorded: number of the allocation, on
+             the smallest device that the best setting needs; simulated: seconds, on a device that has beyond what is
+             live a quarter of what the default settings reserve beyond it
 
-Exit status 1 when a ratio is above 1.05, ours is above the best setting by more than a page, or fails before it.
+Below the tables: where a ratio is above 1.05, or ours is above the best setting by more than a page, fails before it, or
+makes more driver calls than expandable segments.
 """
 
 import json
@@ -31,10 +33,10 @@ EXPANDABLE = "expandable_segments:True"
 SETTINGS = ("", EXPANDABLE, "max_split_size_mb:128", "garbage_collection_threshold:0.8",
             "roundup_power2_divisions:8", "max_non_split_rounding_mb:64", EXPANDABLE + ",roundup_power2_divisions:8")
 NEVER = float("inf")
-PAGE = 8 << 20
+PAGE = 32 << 20  # the largest that our allocator makes
 GIB = 1 << 30
 
-# name: arguments of soak. `tight` runs on a device with so much less than what the default settings take.
+# name: arguments of soak.
 DYNAMIC = ("-w", "dynamic")
 SOAKS = {
     "dynamic 8B conv": ("Llama-3.1-8B", *DYNAMIC, "-t", "azure-conv", "--duration", "20s"),
@@ -89,7 +91,8 @@ def per_thousand(run):
 
 def row(name, live, ours, best, frags, calls, ooms):
     when = ["-" if x == NEVER else f"{x:,.0f}" for x in ooms]
-    print(f"| {name} | {live / GIB:.2f} | {ours:.4f} | {best:.4f} | {frags[0]:.1%} | {frags[1]:.1%} | {calls[0]:.3f} | "
+    best = "-" if best == NEVER else f"{best:.4f}"
+    print(f"| {name} | {live / GIB:.2f} | {ours:.4f} | {best} | {frags[0]:.1%} | {frags[1]:.1%} | {calls[0]:.3f} | "
           f"{calls[1]:.3f} | {when[0]} | {when[1]} |", flush=True)
 
 
@@ -101,7 +104,7 @@ def head(title):
 def judge(name, live, ours, best, calls, ooms):
     """What the figures are below the aim in."""
     wrong = []
-    if ours > 1.05 and (ours - 1) * live > 2 * PAGE:
+    if ours > 1.05:
         wrong.append(f"{name}: reserved is {ours:.4f} of live")
     if ours > best and (ours - best) * live > PAGE:
         wrong.append(f"{name}: {ours:.4f}, the best setting {best:.4f}")
@@ -118,7 +121,7 @@ def simulated(plimsoll, folder, name):
     live = ours["most_active_bytes"]
     ratio = {conf: run["most_reserved_bytes"] / live for conf, run in runs.items()}
     good = [c for c, run in runs.items() if c is not None and run["started"] and not run["first_oom"]]
-    # The tight device: what all need, and half of what the default settings take beyond.
+    # The tight device: what is live, and a quarter of what the default settings take beyond.
     external = 1 * GIB
     spare = (runs[""]["most_reserved_bytes"] - ours["most_active_bytes"]) // 4
     tight = dict(soak(plimsoll, folder, SOAKS[name], "--device-memory", external + ours["most_active_bytes"] + spare,
@@ -145,16 +148,14 @@ def recorded(plimsoll, path):
             r.get("needs_bytes") for r in runs) else 24076 << 20
         tight = call(plimsoll, "replay", file.name, "--allocator", "plimsoll", "--device-memory", needs)
         base = call(plimsoll, "replay", file.name, "--device-memory", "24076MiB", "--go-on", "--conf", "")
-        half = [call(plimsoll, "replay", file.name, "--device-memory", "64GiB", *how)["driver"] for how in (
-            ("--conf", EXPANDABLE), ("--allocator", "plimsoll"))]
+        expandable = call(plimsoll, "replay", file.name, "--device-memory", "24076MiB", "--conf", EXPANDABLE)
     live = ours["peak"]["active_bytes"]
     ratio = ours["peak"]["reserved_bytes"] / live
     fits = [r for r in runs if not r["first_oom"]]
     best = min(r["peak"]["reserved_bytes"] for r in fits) / live if fits else NEVER
     ooms = max(fails_at(r) for r in runs), min(fails_at(ours), fails_at(tight) if fits else NEVER)
     default = base["peak"]["active_bytes"] / base["peak"]["reserved_bytes"]
-    count = base["allocations"] if "allocations" in base else base["events"]
-    calls = tuple(1000 * d["calls"] / count for d in half)
+    calls = tuple(1000 * r["driver"]["calls"] / r["allocations"] for r in (expandable, ours))
     row(name, live, ratio, best, (1 - default, 1 - 1 / ratio), calls, ooms)
     return judge(name, live, ratio, best, (NEVER, 0), ooms)
 
@@ -172,8 +173,7 @@ def main():
             if not only or name in only:
                 wrong += simulated(plimsoll, folder, name)
     print("\n" + "\n".join(wrong or ["all aims are met"]))
-    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -160,6 +160,33 @@ def snapshot(where):
     return {"live": sum(t.numel() for t in keep), "stats": stats(where)}
 
 
+def pause(where):
+    """Weights that leave the device for a time. (On a real device: with their contents.)"""
+    import plimsoll.alloc
+
+    with start(where):
+        others = torch.empty(30 * MIB, dtype=torch.uint8, device="cuda")
+    place = plimsoll.alloc.use() if where == "pool" else contextlib.nullcontext()
+    with plimsoll.alloc.tag("weights"), place:
+        weights = [torch.empty(40 * MIB, dtype=torch.uint8, device="cuda") for _ in range(3)]
+    free = [torch.cuda.mem_get_info()[0]]
+    address = [w.data_ptr() for w in weights]
+    given = plimsoll.alloc.pause("weights", keep=True)
+    free.append(torch.cuda.mem_get_info()[0])
+    taken = torch.empty(free[1] - 64 * MIB, dtype=torch.uint8, device="cuda")
+    try:
+        plimsoll.alloc.resume("weights")
+        refused = False
+    except MemoryError:
+        refused = True
+    del taken
+    torch.cuda.empty_cache()
+    plimsoll.alloc.resume("weights")
+    return {"address": address, "address_after": [w.data_ptr() for w in weights], "given": given,
+            "free_before": free[0], "free_paused": free[1], "free_after": torch.cuda.mem_get_info()[0],
+            "refused": refused, "others": others.numel() == 30 * MIB}
+
+
 def late(where):
     import plimsoll.alloc
 

@@ -263,6 +263,7 @@ static struct plim_engine *begin(struct device *d, uint64_t seed, uint64_t total
         .total = total,
         .aim = 8, /* pages of several sizes in little memory */
         .room = 1 + seed % 5,
+        .floor = 4 * MIB,
         .large_page = seed % 6 == 0   ? 8 * MIB
                       : seed % 6 == 1 ? 4 * MIB
                       : seed % 6 == 2 ? 2 * MIB
@@ -432,10 +433,12 @@ static void driver_calls_may_fail_at_any_point(void **state)
 static void pages_grow_with_what_is_live(void **state)
 {
     (void)state;
-    assert_int_equal(plim_engine_page(0, 512), 2 * MIB);
-    assert_int_equal(plim_engine_page(1024 * MIB, 512), 4 * MIB);
-    assert_int_equal(plim_engine_page(24576 * MIB, 512), 8 * MIB);
-    assert_int_equal(plim_engine_page(UINT64_C(1) << 47, 512), 8 * MIB);
+    const uint64_t gib = 1024 * MIB;
+    assert_int_equal(plim_engine_page(24 * gib, 0, 512), 2 * MIB);
+    assert_int_equal(plim_engine_page(24 * gib, gib, 512), 4 * MIB);
+    assert_int_equal(plim_engine_page(24 * gib, 20 * gib, 512), 8 * MIB);
+    assert_int_equal(plim_engine_page(80 * gib, 20 * gib, 512), 32 * MIB);
+    assert_int_equal(plim_engine_page(UINT64_C(1) << 48, UINT64_C(1) << 47, 512), 32 * MIB);
 }
 
 static void holes_between_live_blocks_serve_a_large_request(void **state)
@@ -562,6 +565,60 @@ static void a_cap_holds_and_trimming_gives_back(void **state)
     free(d);
 }
 
+static void a_paused_pool_gives_its_memory_back_and_keeps_its_addresses(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = begin(d, 3, 256 * MIB);
+    uint64_t a, b, c, other, again, base, size;
+    assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 7, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 50 * MIB, 0, 7, 0, &b), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 1000, 0, 7, 0, &c), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 20 * MIB, 0, 0, 0, &other), PLIM_ENGINE_OK);
+    uint64_t held = d->used, given = plim_engine_pause(e, 7);
+    assert_true(given >= 80 * MIB);
+    assert_int_equal(d->used, held - given);
+    assert_null(plim_engine_check(e));
+    assert_int_equal(plim_engine_pause(e, 7), 0);
+    assert_int_equal(plim_engine_alloc(e, MIB, 0, 7, 0, &again), PLIM_ENGINE_NO_MEMORY);
+    assert_int_equal(plim_engine_free(e, b, 0), PLIM_ENGINE_OK);
+    assert_null(plim_engine_check(e));
+    assert_true(plim_engine_block(e, a, &base, &size));
+    /* Others may have the memory meanwhile; then there is no way back. */
+    assert_int_equal(plim_engine_alloc(e, 200 * MIB, 0, 0, 0, &again), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_resume(e, 7), PLIM_ENGINE_NO_MEMORY);
+    assert_null(plim_engine_check(e));
+    assert_int_equal(plim_engine_free(e, again, 0), PLIM_ENGINE_OK);
+    plim_engine_trim(e);
+    assert_int_equal(plim_engine_resume(e, 7), PLIM_ENGINE_OK);
+    assert_null(plim_engine_check(e));
+    struct reuse nobody = {STREAMS};
+    pieces(d, a, 30 * MIB, must_be_idle, &nobody); /* there is memory behind each byte */
+    pieces(d, c, 512, must_be_idle, &nobody);
+    assert_int_equal(plim_engine_alloc(e, 50 * MIB, 0, 7, 0, &again), PLIM_ENGINE_OK);
+    assert_int_equal(again, b);
+    finish(d, e);
+    free(d);
+}
+
+static void an_engine_with_a_paused_pool_can_be_deleted(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = begin(d, 3, 256 * MIB);
+    uint64_t a;
+    assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 7, 0, &a), PLIM_ENGINE_OK);
+    plim_engine_pause(e, 7);
+    plim_engine_drop_pool(e, 7);
+    assert_null(plim_engine_check(e));
+    assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
+    plim_engine_trim(e);
+    assert_null(plim_engine_check(e));
+    finish(d, e);
+    assert_int_equal(d->used, 0);
+    free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -575,6 +632,8 @@ int main(void)
         cmocka_unit_test(pages_of_a_private_pool_stay_until_it_is_dropped),
         cmocka_unit_test(wrong_addresses_are_refused),
         cmocka_unit_test(a_cap_holds_and_trimming_gives_back),
+        cmocka_unit_test(a_paused_pool_gives_its_memory_back_and_keeps_its_addresses),
+        cmocka_unit_test(an_engine_with_a_paused_pool_can_be_deleted),
     };
     return PLIM_RUN_TESTS("engine", tests);
 }

@@ -10,15 +10,17 @@
 #define BLOCK_ROOM   (UINT64_C(1) << 26)
 #define USE_ROOM     (UINT64_C(1) << 20)
 #define AIM          256
-#define LARGEST_PAGE (8 * MIB) /* that is chosen by itself */
-#define ROOM_PAGES   64        /* pages that the room left on the device should make at least */
+#define LARGEST_PAGE (32 * MIB) /* that is chosen by itself */
+#define DEVICE_PAGES 4096       /* of the largest size, that a device should hold at least */
+#define FLOOR_SHARE  256        /* of the device that reserved may always exceed live by */
+#define ROOM_PAGES   128        /* pages that the room left on the device should make at least */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
-uint64_t plim_engine_page(uint64_t live, uint64_t aim)
+uint64_t plim_engine_page(uint64_t total, uint64_t live, uint64_t aim)
 {
     uint64_t page = 2 * MIB;
-    while (page < LARGEST_PAGE && page * aim <= live) {
+    while (page < LARGEST_PAGE && page * aim <= live && page * DEVICE_PAGES < total) {
         page *= 2;
     }
     return page;
@@ -42,8 +44,11 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
     if (!e->config.room) {
         e->config.room = ROOM_PAGES;
     }
+    if (!e->config.floor) {
+        e->config.floor = config->total / FLOOR_SHARE;
+    }
     if (e->config.soft <= 0) {
-        e->config.soft = 0.03;
+        e->config.soft = 0.025;
     }
     if (e->config.hard < e->config.soft) {
         e->config.hard = e->config.soft + 0.0005;
@@ -96,7 +101,7 @@ static uint64_t page_for(const struct plim_engine *e, const struct arena_key *ke
     live = live > e->stats.peak_live ? live : e->stats.peak_live;
     uint64_t most = e->cap < e->config.total ? e->cap : e->config.total;
     uint64_t room = most > e->stats.reserved ? most - e->stats.reserved : 0;
-    uint64_t page = plim_engine_page(live, e->config.aim);
+    uint64_t page = plim_engine_page(e->config.total, live, e->config.aim);
     while (page > e->config.small_page && page * e->config.room > room) {
         page /= 2;
     }

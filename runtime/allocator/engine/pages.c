@@ -19,9 +19,8 @@
 
 #include "engine_int.h"
 
-#define BATCH      64                  /* pages that change their place at once */
-#define LOOK_VOIDS 64                  /* VOID runs that are considered */
-#define FLOOR      (UINT64_C(4) << 20) /* bytes that reserved may always exceed live by */
+#define BATCH      64 /* pages that change their place at once */
+#define LOOK_VOIDS 64 /* VOID runs that are considered */
 
 /* ---- fences --------------------------------------------------------------------------------------- */
 
@@ -350,9 +349,9 @@ static bool move_pages(struct plim_engine *e, struct fill *f, bool wait)
     return true;
 }
 
-static uint64_t share(uint64_t bytes, double part)
+static uint64_t limit_of(const struct plim_engine *e, uint64_t live, double share)
 {
-    return bytes + (uint64_t)((double)bytes * part) + FLOOR;
+    return live + (uint64_t)((double)live * share) + e->config.floor;
 }
 
 /* Instead of new pages: free ones of the same size, then as many new ones as free ones of other sizes
@@ -400,12 +399,12 @@ static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
         live = e->stats.peak_live;
     }
     bool calm = (f->flags & PLIM_ENGINE_CAPTURING) == 0;
-    bool more = make_pages(e, f, share(live, e->config.soft));
+    bool more = make_pages(e, f, limit_of(e, live, e->config.soft));
     if (calm && !is_full(f) && !reuse_pages(e, f, false)) {
         more = false;
     }
     if (more && !is_full(f)) {
-        more = make_pages(e, f, share(live, e->config.hard));
+        more = make_pages(e, f, limit_of(e, live, e->config.hard));
     }
     if (calm && !is_full(f) && !reuse_pages(e, f, true)) {
         more = false;

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plug-in with a made-up driver in this program: device memory is host memory whose contents are lost
+ * when it is unmapped. Eight threads at once, which ThreadSanitizer watches; memory given back for a time;
+ * the context that a thread had comes back.
+ */
+
+#include "unit.h"
+
+#include <plimsoll/alloc.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB     ((size_t)1 << 20)
+#define TOTAL   (512 * MIB)
+#define THREADS 8
+#define ROUNDS  4000
+#define HELD    24
+
+/* ---- the driver: what the plug-in's lock protects is not protected here ---------------------------- */
+
+#pragma GCC visibility push(default) /* the plug-in looks its driver up by name */
+
+static size_t used;                /* bytes of handles */
+static unsigned long long handles; /* made so far; a handle is its size and a number */
+static atomic_int balance_broken;
+static _Thread_local int depth; /* contexts pushed by this thread */
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+    *device = ordinal;
+    return ordinal > 0;
+}
+
+int cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)device;
+    *value = attribute == 102; /* virtual memory management */
+    return 0;
+}
+
+int cuDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    (void)device, (void)peer;
+    *can = 0;
+    return 0;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    (void)device;
+    *context = &used;
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    return 0;
+}
+
+int cuCtxPushCurrent_v2(void *context)
+{
+    (void)context;
+    depth++;
+    return 0;
+}
+
+int cuCtxPopCurrent_v2(void **context)
+{
+    *context = &used;
+    depth--;
+    return 0;
+}
+
+int cuCtxSynchronize(void)
+{
+    return 0;
+}
+
+int cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+    *available = TOTAL - used;
+    *total = TOTAL;
+    return 0;
+}
+
+int cuMemAddressReserve(uint64_t *addr, size_t size, size_t align, uint64_t hint,
+                        unsigned long long flags)
+{
+    (void)hint, (void)flags;
+    void *p = mmap(NULL, size + align, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *addr = ((uint64_t)(uintptr_t)p + align - 1) & ~(uint64_t)(align - 1);
+    return p == MAP_FAILED;
+}
+
+int cuMemAddressFree(uint64_t addr, size_t size)
+{
+    (void)addr, (void)size;
+    return 0;
+}
+
+int cuMemCreate(unsigned long long *handle, size_t size, const void *prop, unsigned long long flags)
+{
+    (void)prop, (void)flags;
+    if (depth == 0 || used + size > TOTAL) {
+        return 2;
+    }
+    used += size;
+    *handle = ++handles << 32 | size / MIB;
+    return 0;
+}
+
+int cuMemRelease(unsigned long long handle)
+{
+    used -= (handle & UINT32_MAX) * MIB;
+    return 0;
+}
+
+int cuMemMap(uint64_t addr, size_t size, size_t offset, unsigned long long handle,
+             unsigned long long flags)
+{
+    (void)addr, (void)offset, (void)flags;
+    return depth == 0 || size != (handle & UINT32_MAX) * MIB;
+}
+
+int cuMemUnmap(uint64_t addr, size_t size)
+{
+    madvise((void *)(uintptr_t)addr, size, MADV_DONTNEED); /* what was in it is lost */
+    return 0;
+}
+
+int cuMemSetAccess(uint64_t addr, size_t size, const void *desc, size_t count)
+{
+    (void)addr, (void)size, (void)desc, (void)count;
+    return 0;
+}
+
+int cuMemcpyDtoH_v2(void *host, uint64_t addr, size_t size)
+{
+    memcpy(host, (const void *)(uintptr_t)addr, size);
+    return 0;
+}
+
+int cuMemcpyHtoD_v2(uint64_t addr, const void *host, size_t size)
+{
+    memcpy((void *)(uintptr_t)addr, host, size);
+    return 0;
+}
+
+int cuEventCreate(void **event, unsigned flags)
+{
+    (void)flags;
+    *event = &handles;
+    return 0;
+}
+
+int cuEventDestroy_v2(void *event)
+{
+    (void)event;
+    return 0;
+}
+
+int cuEventRecord(void *event, void *stream)
+{
+    (void)event, (void)stream;
+    return 0;
+}
+
+int cuEventQuery(void *event)
+{
+    (void)event;
+    return 0;
+}
+
+int cuEventSynchronize(void *event)
+{
+    (void)event;
+    return 0;
+}
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+    (void)stream;
+    *status = 0;
+    return 0;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    (void)mode;
+    return 0;
+}
+
+#pragma GCC visibility pop
+
+/* ---- threads ------------------------------------------------------------------------------------- */
+
+struct held {
+    unsigned char *at;
+    size_t size;
+    unsigned char mark;
+};
+
+static void note_balance(void)
+{
+    if (depth != 0) {
+        atomic_store(&balance_broken, 1);
+    }
+}
+
+/* The ends of a block hold its mark as long as nobody else has it. */
+static bool intact(const struct held *h)
+{
+    return h->at[0] == h->mark && h->at[h->size - 1] == h->mark;
+}
+
+static void drop(struct held *h, unsigned stream, int *broken)
+{
+    *broken += !intact(h);
+    plimsoll_free(h->at, h->size, 0, (void *)(uintptr_t)stream);
+    h->at = NULL;
+}
+
+static void *work(void *arg)
+{
+    uint64_t random = (uint64_t)(uintptr_t)arg * 0x9e3779b97f4a7c15u | 1;
+    unsigned stream = (unsigned)(uintptr_t)arg % 3;
+    struct held held[HELD] = {{0}};
+    int broken = 0;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        struct held *h = &held[random % HELD];
+        size_t size = random >> 8 & 7 ? (random >> 16) % 65536 + 1 : (random >> 16) % (6 * MIB) + 1;
+        if (h->at) {
+            drop(h, stream, &broken);
+        } else {
+            h->at = plimsoll_pool_alloc(size, 0, (void *)(uintptr_t)stream);
+            h->size = size;
+            h->mark = (unsigned char)(random >> 40);
+            if (h->at) {
+                h->at[0] = h->at[size - 1] = h->mark;
+            }
+        }
+        if (i % 64 == 0 && h->at) {
+            plimsoll_alloc_record_stream(h->at, (void *)(uintptr_t)(stream + 1));
+        }
+        if (i % 1000 == 999) {
+            struct plimsoll_alloc_stats stats;
+            plimsoll_alloc_stats(0, &stats, sizeof stats);
+            plimsoll_alloc_reset();
+        }
+        note_balance();
+    }
+    for (unsigned i = 0; i < HELD; i++) {
+        if (held[i].at) {
+            drop(&held[i], stream, &broken);
+        }
+    }
+    return (void *)(uintptr_t)broken;
+}
+
+static void eight_threads_never_get_the_same_memory(void **state)
+{
+    (void)state;
+    pthread_t thread[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&thread[i], NULL, work, (void *)(i + 1)), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        void *broken;
+        pthread_join(thread[i], &broken);
+        assert_null(broken);
+    }
+    struct plimsoll_alloc_stats s;
+    assert_true(plimsoll_alloc_stats(0, &s, sizeof s));
+    assert_int_equal(s.wrong_frees, 0);
+    assert_int_equal(s.blocks, 0);
+    assert_true(s.allocs > THREADS * ROUNDS / 4);
+    assert_null(plimsoll_alloc_check(0));
+    assert_int_equal(atomic_load(&balance_broken), 0);
+}
+
+/* ---- memory given back for a time -------------------------------------------------------------------- */
+
+static void tagged_memory_comes_back_at_its_address_with_its_contents(void **state)
+{
+    (void)state;
+    plimsoll_alloc_reset();
+    assert_int_equal(plimsoll_alloc_tag(3), 0);
+    char *a = plimsoll_pool_alloc(20 * MIB, 0, NULL), *b = plimsoll_pool_alloc(100, 0, NULL);
+    assert_int_equal(plimsoll_alloc_tag(0), 3);
+    char *other = plimsoll_pool_alloc(5 * MIB, 0, NULL);
+    strcpy(a + 10 * MIB, "here");
+    strcpy(b, "there");
+    strcpy(other, "elsewhere");
+    size_t before = used;
+    uint64_t given = plimsoll_alloc_pause(0, 3, true);
+    assert_true(given >= 20 * MIB);
+    assert_int_equal(before - used, given);
+    assert_string_equal(other, "elsewhere");
+    assert_true(plimsoll_alloc_resume(0, 3));
+    assert_string_equal(a + 10 * MIB, "here");
+    assert_string_equal(b, "there");
+    assert_true(plimsoll_alloc_pause(0, 3, false) > 0); /* and now without */
+    assert_true(plimsoll_alloc_resume(0, 3));
+    assert_string_equal(a + 10 * MIB, "");
+    assert_null(plimsoll_alloc_check(0));
+    plimsoll_free(a, 0, 0, NULL);
+    plimsoll_free(b, 0, 0, NULL);
+    plimsoll_free(other, 0, 0, NULL);
+}
+
+static void what_cannot_come_back_yet_stays_paused(void **state)
+{
+    (void)state;
+    plimsoll_alloc_tag(4);
+    char *a = plimsoll_pool_alloc(300 * MIB, 0, NULL);
+    plimsoll_alloc_tag(0);
+    strcpy(a, "kept");
+    assert_true(plimsoll_alloc_pause(0, 4, true) >= 300 * MIB);
+    char *b = plimsoll_pool_alloc(400 * MIB, 0, NULL);
+    assert_non_null(b);
+    assert_false(plimsoll_alloc_resume(0, 4));
+    plimsoll_free(b, 0, 0, NULL);
+    plimsoll_alloc_reset();
+    assert_true(plimsoll_alloc_resume(0, 4));
+    assert_string_equal(a, "kept");
+    plimsoll_free(a, 0, 0, NULL);
+    assert_null(plimsoll_alloc_check(0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_threads_never_get_the_same_memory),
+        cmocka_unit_test(tagged_memory_comes_back_at_its_address_with_its_contents),
+        cmocka_unit_test(what_cannot_come_back_yet_stays_paused),
+    };
+    return PLIM_RUN_TESTS("alloc_plugin", tests);
+}
