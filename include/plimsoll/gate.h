@@ -158,10 +158,12 @@ enum plimsoll_gate_outcome {
 };
 
 /* Layers whose keys and values have one shape. A request of T tokens takes
- * units_per_block * (ceil(min(T, cap_tokens) / block_tokens) + extra_blocks while capped) units. */
+ * units_per_block * (ceil(min(T, cap_tokens) / block_tokens) + extra_blocks while capped) units. Before its first
+ * token the cap is higher by a step: the engine books what a step computes before it lets go of what is behind the
+ * window. */
 struct plimsoll_gate_group {
     uint32_t block_tokens; /* at least 1 */
-    uint32_t cap_tokens;   /* kept at most: window - 1 + tokens of the steps in flight; 0: all */
+    uint32_t cap_tokens;   /* kept at most between steps, the window - 1; 0: all */
     uint32_t
         units_per_block;   /* at least 1; 1 where all groups draw from one pool of equal blocks */
     uint32_t extra_blocks; /* of a capped request: a window begins and ends inside blocks */
@@ -188,8 +190,8 @@ struct plimsoll_gate_config {
     uint64_t lease_ns;         /* default 60 s; plimsoll_gate_extend() renews it */
     uint64_t stale_ns;         /* engine figures older than this count as full; 0: never */
 
-    double high;   /* pressure at which nothing more is taken; default 0.98 */
-    double low;    /* then taken again below it; default 0.96 */
+    double high;   /* pressure at which nothing more is taken; default 1 */
+    double low;    /* then taken again below it; default 0.995 */
     double margin; /* EXPECTED: standard deviations kept free at the start; default 2 */
     double share;  /* OVERCOMMIT: of the rest of the peaks at the start; default 0.7 */
     double
@@ -226,7 +228,8 @@ struct plimsoll_gate_request {
     uint32_t image_tokens; /* of the prompt, from pictures */
     uint32_t logprob_rows; /* prompt tokens whose log-probabilities are asked */
     uint32_t class_id;     /* from plimsoll_gate_class(); 0: in none */
-    int32_t priority; /* 0: normal; below: first to be refused; above: may use what is kept free */
+    int32_t
+        priority; /* 0: normal; below: refused when a tenth is free still; above: up to the whole pool */
     uint32_t known_output; /* tokens, where somebody knows; 0: expected by class */
     uint32_t flags;        /* PLIMSOLL_GATE_MAY_WAIT */
     uint32_t reserved;

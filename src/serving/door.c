@@ -34,7 +34,7 @@ static struct plimsoll_gate_config configuration(const struct plim__engine *e, u
     c.groups[0].units_per_block = 1;
     c.max_length = e->s->max_length;
     c.step_tokens = e->s->step_tokens;
-    c.policy = o->policy;
+    c.policy = o->oracle ? PLIMSOLL_GATE_POLICY_UNLIMITED : o->policy;
     c.stale_ns = 5 * SECOND;
     c.lease_ns = 3600 * SECOND;
     c.first_token_ns = o->terms.first_ns;
@@ -46,6 +46,7 @@ enum plim_status plim__door_open(struct plim__engine *e, uint64_t blocks, struct
 {
     struct plim__door *d = &e->door;
     const struct plim_door_options *o = e->setup->door;
+    d->blocks = blocks;
     if (!o || o->kind != PLIM_DOOR_GATE) {
         return PLIM_OK;
     }
@@ -73,6 +74,7 @@ void plim__door_close(struct plim__engine *e)
         free(d->memory);
     }
     plim_vec_fini(&d->line);
+    plim_vec_fini(&d->known);
 }
 
 /* Once a second: the engine's figures to the gate. */
@@ -107,9 +109,16 @@ static bool gate_lets_in(struct plim__engine *e, struct plim__ticket *t)
         .known_output = o->oracle ? t->a.output : 0,
     };
     struct plimsoll_gate_decision d;
+    if (o->oracle && !plim__oracle_fits(e, t)) {
+        e->r.door.refused[PLIMSOLL_GATE_WHY_MEMORY]++;
+        return false;
+    }
     (void)plimsoll_gate_admit(&e->door.gate, &r, &d, t->a.at_ns);
     t->door_id = d.id;
     e->r.door.refused[d.reason] += d.verdict != PLIMSOLL_GATE_ADMIT;
+    if (d.verdict == PLIMSOLL_GATE_ADMIT && o->oracle) {
+        plim__oracle_note(e, t);
+    }
     return d.verdict == PLIMSOLL_GATE_ADMIT;
 }
 
@@ -183,6 +192,7 @@ void plim__door_line(struct plim__engine *e)
 static void leave(struct plim__engine *e, const struct plim__ticket *t)
 {
     e->door.inside--;
+    plim__oracle_forget(e, t);
     e->door.queued -= t->first_ns == 0 ? t->a.prompt : 0;
 }
 
@@ -197,6 +207,7 @@ void plim__door_first(struct plim__engine *e, struct plim__ticket *t)
 
 void plim__door_grew(struct plim__engine *e, const struct plim__ticket *t)
 {
+    plim__oracle_grew(e, t);
     if (t->door_id != 0 && t->generated % TOLD_EVERY == 0) {
         (void)plimsoll_gate_extend(&e->door.gate, t->door_id, t->generated, e->now_ns);
     }

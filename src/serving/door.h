@@ -9,7 +9,8 @@
  *   good      a request that was served within the targets: its first token in time, and the further ones
  *             on average fast enough
  *   goodput   good requests for each second of traffic
- *   oracle    the gate, told the length of each answer beforehand: what knowing the future would be worth
+ *   oracle    the gate's other guards, and memory judged with the length of each answer known beforehand: at no
+ *             moment until all have ended may their blocks exceed the pool. What knowing the future would be worth
  *
  * Whoever is turned away does not come back: retries would be more traffic, the same for every door.
  * Threads: none of its own.
@@ -48,7 +49,7 @@ struct plim_door_options {
     enum plim_door_kind kind;
     uint64_t limit;  /* LINE, REQUESTS: requests; TOKENS: tokens */
     uint32_t policy; /* GATE: enum plimsoll_gate_policy */
-    bool oracle;     /* GATE: told how long answers will be */
+    bool oracle;     /* GATE: memory is judged by the lengths that answers will have */
     struct plim_door_terms terms;
 };
 

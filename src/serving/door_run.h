@@ -22,6 +22,13 @@ void plim__door_grew(struct plim__engine *e, const struct plim__ticket *t);
 void plim__door_done(struct plim__engine *e, const struct plim__ticket *t);
 void plim__door_lost(struct plim__engine *e, const struct plim__ticket *t);
 
+/** plim__oracle_*() - the oracle's books: what is inside and how long it will stay. They do nothing for other doors.
+ * fits: whether at every moment until all inside have ended, the blocks of all of them and this one fit. */
+bool plim__oracle_fits(struct plim__engine *e, const struct plim__ticket *t);
+void plim__oracle_note(struct plim__engine *e, const struct plim__ticket *t);
+void plim__oracle_grew(struct plim__engine *e, const struct plim__ticket *t);
+void plim__oracle_forget(struct plim__engine *e, const struct plim__ticket *t);
+
 /** plim__door_watch() - once a simulated second: the engine's figures to the gate. @usage: share of the pool. */
 void plim__door_watch(struct plim__engine *e, double usage);
 

@@ -37,15 +37,23 @@ struct plim__ticket {
     uint64_t door_id;                /* of the gate's reservation; 0: none */
 };
 
-/* What a front door keeps during a run: door.c. */
+/* A request inside, as the oracle sees it. */
+struct plim__inside {
+    uint64_t id;
+    uint32_t prompt, output, generated; /* tokens */
+};
+
+/* What a front door keeps during a run: door.c, door_oracle.c. */
 struct plim__door {
     struct plimsoll_gate gate;
     void *memory;            /* of the gate; NULL: another door */
     uint64_t inside, queued; /* requests in the engine; prompt tokens before their first token */
     PLIM_VEC(struct plim__ticket) line; /* LINE: from `head` on */
     size_t head;
-    double usage;     /* of the pool, at the end of the last step */
-    uint64_t next_ns; /* when the gate is told figures next */
+    PLIM_VEC(struct plim__inside) known; /* of an oracle */
+    uint64_t blocks;                     /* of the pool */
+    double usage;                        /* of the pool, at the end of the last step */
+    uint64_t next_ns;                    /* when the gate is told figures next */
     double drift_sum;
     uint64_t watches;
 };

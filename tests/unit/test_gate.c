@@ -96,7 +96,7 @@ static void conservative_never_reserves_more_than_the_pool(void **state)
     while (ask(&b, 160, 1440).verdict == PLIMSOLL_GATE_ADMIT) { /* 100 blocks */
         n++;
     }
-    assert_int_equal(n, 9);
+    assert_int_equal(n, 10);
     struct plimsoll_gate_decision d = ask(&b, 160, 1440);
     assert_int_equal(d.verdict, PLIMSOLL_GATE_LATER);
     assert_int_equal(d.reason, PLIMSOLL_GATE_WHY_MEMORY);

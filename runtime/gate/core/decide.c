@@ -13,10 +13,9 @@
 
 #include <math.h>
 
-#define URGENT_MORE 0.02 /* of the pool, that is kept for priorities above 0 */
-#define MINOR_LESS  0.1  /* and that priorities below 0 leave free */
-#define CONTENDED   0.1  /* below `low`: from here on shares count */
-#define ALONE_WAIT  0.1 /* of the target: others ahead of a prompt that takes longer than it alone */
+#define MINOR_LESS 0.1 /* of the pool, that priorities below 0 leave free */
+#define CONTENDED  0.1 /* below `low`: from here on shares count */
+#define ALONE_WAIT 0.1 /* of the target: others ahead of a prompt that takes longer than it alone */
 
 /* ---- policies: demand in units */
 
@@ -185,9 +184,9 @@ static double line_for(const struct asking *a)
     const struct plimsoll_gate_config *c = &a->g->config;
     double line = a->g->head->health.full ? c->low : c->high;
     if (a->s->priority > 0) {
-        line = c->high + URGENT_MORE;
+        line = c->high > 1 ? c->high : 1;
     }
-    return line < 1 ? line : 1;
+    return line;
 }
 
 static bool guard_priority(struct asking *a)
@@ -252,7 +251,7 @@ static enum plimsoll_gate_reason for_ever(const struct gate *g, const struct gat
         return PLIMSOLL_GATE_WHY_TOO_LONG;
     }
     double room = gate__capacity(g);
-    double least = (double)gate__units(c, (uint64_t)s->prompt + 1 + c->lookahead_tokens);
+    double least = (double)gate__units(c, (uint64_t)s->prompt + 1 + c->lookahead_tokens, true);
     if (c->flags & PLIMSOLL_GATE_WORK_IN_POOL) {
         least += (double)s->work / (double)c->unit_bytes;
     }

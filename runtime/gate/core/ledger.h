@@ -115,7 +115,8 @@ struct gate_pace {
     double limit;           /* of requests at once; 0: none */
     uint32_t seen,
         slow; /* requests since the limit was last looked at; of them slower than the target */
-    uint32_t most_live;    /* since then */
+    uint64_t lowered_ns;   /* when it was last lowered */
+    uint32_t most_live;    /* since it was last looked at */
     uint32_t held_back;    /* requests that the limit refused since then */
     double drained, ended; /* units, requests; decaying sums */
     double owed;           /* units that refused ones were told to come back for */
@@ -217,8 +218,8 @@ bool gate__gone(const struct gate_process *p);
 
 /* ---- price.c */
 
-/** gate__units() - units for that many tokens of one sequence. */
-uint64_t gate__units(const struct plimsoll_gate_config *c, uint64_t tokens);
+/** gate__units() - units for that many tokens of one sequence; @prompt: while they are computed. */
+uint64_t gate__units(const struct plimsoll_gate_config *c, uint64_t tokens, bool prompt);
 /** gate__shared_units() - units of whole blocks of so many tokens that sequences can share. */
 uint64_t gate__shared_units(const struct plimsoll_gate_config *c, uint64_t tokens);
 /** gate__price() - fill in a slot's peak, forecast and expected from its tokens. */

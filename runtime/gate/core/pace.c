@@ -120,6 +120,7 @@ static void limit_move(struct gate *g)
         double from = limit > 0 && limit < p->most_live ? limit : p->most_live;
         double to = from * (1 - (slow - SLOW_ALLOWED) / 2);
         p->limit = to > 1 ? to : 1;
+        p->lowered_ns = g->head->now_ns;
     } else if (p->held_back > 0) {
         p->limit = limit + 1 + 0.05 * limit;
     }
@@ -137,8 +138,8 @@ static void pace_token(struct gate *g, const struct gate_slot *s, uint32_t gener
     }
     double each = seconds(s->first_ns, g->head->now_ns) / (generated - 1);
     p->token_s = p->token_s > 0 ? gate__clamp(p->token_s, 0, 1e6) * 0.95 + each * 0.05 : each;
-    if (g->config.token_ns == 0) {
-        return;
+    if (g->config.token_ns == 0 || s->admitted_ns <= p->lowered_ns) {
+        return; /* what ran under the old limit says nothing about the new one */
     }
     if (g->head->sums.live > p->most_live) {
         p->most_live = g->head->sums.live;

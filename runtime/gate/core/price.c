@@ -21,13 +21,24 @@ static uint64_t clamp_units(uint64_t units)
     return units < PLIMSOLL_GATE_UNITS_MAX ? units : PLIMSOLL_GATE_UNITS_MAX;
 }
 
-uint64_t gate__units(const struct plimsoll_gate_config *c, uint64_t tokens)
+/* Tokens that a group keeps at most. */
+static uint64_t cap_of(const struct plimsoll_gate_config *c,
+                       const struct plimsoll_gate_group *group, bool prompt)
+{
+    if (group->cap_tokens == 0 || (prompt && c->step_tokens == 0)) {
+        return UINT64_MAX;
+    }
+    return (uint64_t)group->cap_tokens + (prompt ? c->step_tokens : 0);
+}
+
+uint64_t gate__units(const struct plimsoll_gate_config *c, uint64_t tokens, bool prompt)
 {
     uint64_t units = c->state_units;
     for (uint32_t i = 0; i < c->n_groups; i++) {
         const struct plimsoll_gate_group *group = &c->groups[i];
-        bool capped = group->cap_tokens > 0 && tokens > group->cap_tokens;
-        uint64_t kept = capped ? group->cap_tokens : tokens;
+        uint64_t cap = cap_of(c, group, prompt);
+        bool capped = tokens > cap;
+        uint64_t kept = capped ? cap : tokens;
         uint64_t blocks = ceil_div(kept, group->block_tokens) + (capped ? group->extra_blocks : 0);
         units += blocks * group->units_per_block;
     }
@@ -58,7 +69,8 @@ struct pricing {
 /* Units of one sample alone, and of what all of them share, with so many output tokens. */
 static void units_with(const struct pricing *p, uint64_t output, double *each, double *together)
 {
-    uint64_t whole = gate__units(p->c, p->s->prompt + output + p->c->lookahead_tokens);
+    bool prompt = output == 0 && p->s->first_ns == 0;
+    uint64_t whole = gate__units(p->c, p->s->prompt + output + p->c->lookahead_tokens, prompt);
     *each = (double)gate__less(whole, p->common);
     *together = (double)gate__less(p->common, p->given);
 }
@@ -102,7 +114,10 @@ void gate__price(const struct gate *g, struct gate_slot *s)
         p.most = s->known > s->generated ? s->known : s->generated + 1;
     }
     p.most = p.most > s->generated ? p.most : s->generated + 1; /* it went on after all */
-    s->peak = (uint32_t)gate__clamp(to_units(&p, p.most), 0, (double)PLIMSOLL_GATE_UNITS_MAX);
+    double now_units = to_units(&p, s->generated); /* more than at the end where windows let go */
+    double end_units = to_units(&p, p.most);
+    double peak = now_units > end_units ? now_units : end_units;
+    s->peak = (uint32_t)gate__clamp(peak, 0, (double)PLIMSOLL_GATE_UNITS_MAX);
     s->expected = 0;
     double now = s->known > 0 ? 1 : gate__lengths_alive(l, s->generated);
     uint64_t before = s->generated;
