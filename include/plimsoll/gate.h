@@ -190,12 +190,11 @@ struct plimsoll_gate_config {
     uint64_t lease_ns;         /* default 60 s; plimsoll_gate_extend() renews it */
     uint64_t stale_ns;         /* engine figures older than this count as full; 0: never */
 
-    double high;   /* pressure at which nothing more is taken; default 1 */
-    double low;    /* then taken again below it; default 0.995 */
-    double margin; /* EXPECTED: standard deviations kept free at the start; default 2 */
-    double share;  /* OVERCOMMIT: of the rest of the peaks at the start; default 0.7 */
-    double
-        long_part; /* a request whose expected peak is above this part of the pool is long; 0: none is */
+    double high;       /* pressure at which nothing more is taken; default 1 */
+    double low;        /* then taken again below it; default 0.995 */
+    double margin;     /* EXPECTED: standard deviations kept free at the start; default 2 */
+    double share;      /* OVERCOMMIT: of the rest of the peaks at the start; default 0.7 */
+    double long_part;  /* requests expected to take more of the pool are long; 0: none is */
     double long_share; /* all long ones together get at most this part; default 0.5 */
 
     uint64_t first_token_ns;  /* longest wait for a first token; 0: not guarded */

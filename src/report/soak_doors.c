@@ -81,6 +81,7 @@ static void json_row(struct plim_jsonw *w, const struct plim_door_row *row)
     plim_jsonw_kv_u64(w, "turned_away", d->turned_away);
     plim_jsonw_kv_u64(w, "good", d->good);
     plim_jsonw_kv_u64(w, "good_tokens", d->good_tokens);
+    plim_jsonw_kv_u64(w, "good_prompt_tokens", d->good_prompt_tokens);
     plim_jsonw_kv_u64(w, "late_first", d->late_first);
     plim_jsonw_kv_u64(w, "slow", d->slow);
     plim_jsonw_kv_u64(w, "preemptions", r->preemptions);

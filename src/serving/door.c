@@ -226,6 +226,7 @@ static void judge(struct plim__engine *e, const struct plim__ticket *t)
     } else {
         r->good++;
         r->good_tokens += t->generated;
+        r->good_prompt_tokens += t->a.prompt;
     }
     r->preempted += t->preempted;
 }

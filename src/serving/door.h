@@ -58,6 +58,7 @@ struct plim_door_result {
     uint64_t let_in;
     uint64_t turned_away; /* gave up in line too */
     uint64_t good;
+    uint64_t good_prompt_tokens;
     uint64_t good_tokens;                    /* output tokens of good requests */
     uint64_t late_first;                     /* served, but not in time */
     uint64_t slow;                           /* served in time, but too slowly */
