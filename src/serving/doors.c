@@ -68,12 +68,13 @@ static enum plim_status search(const struct plim_soak_setup *setup, struct plim_
                                const struct plan_row *p, struct plim_err *err)
 {
     row->searched = true;
-    for (double at = p->least; at <= p->most; at *= sqrt(2)) {
-        PLIM_TRY(try(setup, row, at, err));
+    int rungs = (int)(2 * log2(p->most / p->least));
+    for (int i = 0; i <= rungs; i++) {
+        PLIM_TRY(try(setup, row, p->least * pow(2, i / 2.0), err));
     }
-    double step = pow(2, 0.25);
-    for (int round = 0; round < 2; round++, step = sqrt(step)) {
+    for (int octaves = 4; octaves <= 8; octaves *= 2) { /* a quarter of one, then an eighth */
         double best = (double)row->door.limit;
+        double step = pow(2, 1.0 / octaves);
         PLIM_TRY(try(setup, row, best / step, err));
         PLIM_TRY(try(setup, row, best * step, err));
     }
