@@ -17,7 +17,7 @@
  * A ledger lives in memory that the caller gives: plain memory, or one file that several processes map.
  * `struct plimsoll_gate` is one process's handle on it. A front door asks plimsoll_gate_admit() for each
  * request, tells growth with plimsoll_gate_extend() (every few dozen tokens is enough; the first token at
- * once), and ends with plimsoll_gate_release(). Every second or so somebody calls plimsoll_gate_tick() and,
+ * once; an answer that comes in one piece is reckoned until its release), and ends with plimsoll_gate_release(). Every second or so somebody calls plimsoll_gate_tick() and,
  * with the engine's figures, plimsoll_gate_observe(). All counts that are told are totals so far, so telling
  * one twice does no harm; unknown ids are counted and otherwise ignored.
  *

@@ -253,6 +253,37 @@ static void slow_tokens_lower_the_number_of_requests_and_fast_ones_raise_it(void
     end(&b);
 }
 
+static void an_answer_in_one_piece_is_reckoned_until_it_is_over(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(100000);
+    struct plimsoll_gate_class read;
+    begin(&b, &c);
+    for (unsigned i = 0; i < 40; i++) { /* 10,000 prompt tokens and 20 answer tokens a second */
+        uint32_t prompt = 500 + 100 * (i % 10);
+        serve(&b, prompt, 41, prompt * (SECOND / 10000), prompt * (SECOND / 10000) + 2 * SECOND);
+    }
+    uint64_t id =
+        ask(&b, (struct plimsoll_gate_request){.prompt_tokens = 1600, .max_tokens = 4000}).id;
+    assert_int_equal(state_of(&b).queued_tokens, 1600);
+    for (unsigned i = 0; i < 22; i++) {
+        b.now += SECOND;
+        assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
+        assert_null(plimsoll_gate_check(&b.gate));
+    }
+    struct plimsoll_gate_state s = state_of(&b);
+    assert_int_equal(s.queued_tokens, 0);
+    assert_int_equal(s.begun, 1);
+    assert_true(s.held_units >= 100 + 22 && s.held_units <= 100 + 28); /* some 400 tokens */
+    double token_s = s.token_s;
+    release(&b, id, 30, PLIMSOLL_GATE_STOPPED); /* it was slow in fact: that is what is learned */
+    assert_true(state_of(&b).token_s == token_s);
+    assert_int_equal(plimsoll_gate_class_read(&b.gate, 0, &read, b.now), 0);
+    assert_true(read.output_p99 < 2000);
+    end(&b);
+}
+
 /* ---- classes, priorities, long ones */
 
 static void a_budget_holds_and_a_share_binds_only_when_others_want_theirs(void **state)
@@ -628,6 +659,7 @@ int main(void)
         cmocka_unit_test(a_request_that_would_wait_too_long_is_refused_with_the_time_to_come_back),
         cmocka_unit_test(a_prompt_longer_than_the_target_may_start_when_nothing_is_ahead),
         cmocka_unit_test(slow_tokens_lower_the_number_of_requests_and_fast_ones_raise_it),
+        cmocka_unit_test(an_answer_in_one_piece_is_reckoned_until_it_is_over),
         cmocka_unit_test(a_budget_holds_and_a_share_binds_only_when_others_want_theirs),
         cmocka_unit_test(unimportant_requests_are_the_first_to_be_refused),
         cmocka_unit_test(long_requests_get_their_part_and_short_ones_keep_flowing),

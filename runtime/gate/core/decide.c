@@ -298,6 +298,7 @@ static void candidate(const struct gate *g, const struct plimsoll_gate_request *
     s->queued = s->prompt - s->cached;
     s->generated = 0;
     s->first_ns = 0;
+    s->guessed = 0;
     gate__price(g, s);
     s->work = gate__work(g, s);
     s->is_long = c->long_part > 0 && s->expected > c->long_part * gate__capacity(g);

@@ -66,11 +66,14 @@ struct gate_slot {
     uint32_t expected; /* units, at its own worst moment */
     uint32_t queued;   /* prompt tokens that it waits for; 0 when it has begun */
     uint32_t is_long;
+    uint32_t
+        guessed; /* 1: nobody told of its first token; when it came and what it has now is reckoned */
+    uint32_t pad0;
     uint64_t
         backlog; /* prompt tokens before its first token when it was admitted, its own with them */
     uint64_t work; /* bytes; 0 when it has begun */
     struct gate_forecast forecast;
-    uint64_t pad[15];
+    uint64_t pad[14];
 };
 
 struct gate_process {

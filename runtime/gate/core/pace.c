@@ -133,7 +133,7 @@ static void limit_move(struct gate *g)
 static void pace_token(struct gate *g, const struct gate_slot *s, uint32_t generated)
 {
     struct gate_pace *p = &g->head->pace;
-    if (s->first_ns == 0 || generated < 2) {
+    if (s->first_ns == 0 || s->guessed || generated < 2) {
         return;
     }
     double each = seconds(s->first_ns, g->head->now_ns) / (generated - 1);

@@ -3,8 +3,10 @@
 
 #include "ledger.h"
 
-#define TICK_SLOTS 2048u /* looked at in one tick, in pieces */
-#define TICK_PIECE 128u  /* under the lock */
+#define TICK_SLOTS    2048u /* looked at in one tick, in pieces */
+#define TICK_PIECE    128u  /* under the lock */
+#define GUESS_FIRST_S 10    /* to a first token, */
+#define GUESS_TOKEN_S 0.05  /* and for each further one, while nothing was learned */
 
 static struct gate_slot *known(struct gate *g, uint64_t id)
 {
@@ -13,11 +15,10 @@ static struct gate_slot *known(struct gate *g, uint64_t id)
     return s;
 }
 
-/* The first token: its prompt is computed. */
-static void begin(struct gate *g, struct gate_slot *s)
+/* The first token is out: its prompt is computed. */
+static void begin(struct gate_slot *s, uint64_t first_ns)
 {
-    gate__pace_first(g, s);
-    s->first_ns = g->head->now_ns > 0 ? g->head->now_ns : 1;
+    s->first_ns = first_ns > 0 ? first_ns : 1;
     s->queued = 0;
     s->work = 0;
 }
@@ -33,11 +34,14 @@ int plimsoll_gate_extend(struct plimsoll_gate *gate, uint64_t id, uint32_t gener
     struct gate_slot *s = known(g, id);
     if (s) {
         s->lease_end_ns = g->head->now_ns + s->lease_ns;
-        if (s->state == GATE_LIVE && generated > s->generated && generated < 1u << 30) {
+        if (s->state == GATE_LIVE && generated > (s->guessed ? 0 : s->generated) &&
+            generated < 1u << 30) {
             gate__take_off(g, s);
-            if (s->first_ns == 0) {
-                begin(g, s);
+            if (s->first_ns == 0 || (s->guessed && generated == 1)) {
+                gate__pace_first(g, s);
+                begin(s, g->head->now_ns);
             }
+            s->guessed = 0;
             s->generated = generated;
             gate__price(g, s);
             gate__add(g, s);
@@ -92,7 +96,7 @@ static void finish(struct gate *g, struct gate_slot *s, uint32_t generated, uint
         gate__slot_free(g, s);
         return;
     }
-    generated = generated > s->generated ? generated : s->generated;
+    generated = s->guessed || generated > s->generated ? generated : s->generated;
     if (generated > 0 && outcome <= PLIMSOLL_GATE_CANCELLED) {
         if (s->first_ns ==
             0) { /* nobody told of it before: not its time, but its backlog is gone */
@@ -148,6 +152,32 @@ static bool is_dead(const uint64_t dead[GATE_PROCESSES / 64], uint32_t process)
     return process < GATE_PROCESSES && (dead[process / 64] >> (process % 64) & 1) != 0;
 }
 
+/*
+ * A request whose answer comes in one piece tells of no token until it is over. It counts as begun after twice
+ * the time that its first token should have taken and a second more, and then grows at the speed of the others.
+ */
+static void reckon(struct gate *g, struct gate_slot *s)
+{
+    struct gate_head *head = g->head;
+    double due = 2 * gate__first_s(g, (double)s->backlog, NULL);
+    double age = (double)gate__less(head->now_ns, s->admitted_ns) / 1e9;
+    bool begins = s->first_ns == 0 && age > (due > 0 ? due : GUESS_FIRST_S) + 1;
+    if (!begins && !s->guessed) {
+        return;
+    }
+    double each = head->pace.token_s > 0 ? head->pace.token_s : GUESS_TOKEN_S;
+    double since = begins ? 0 : (double)gate__less(head->now_ns, s->first_ns) / 1e9;
+    double tokens = gate__clamp(1 + since / each, 1, s->most > 1 ? s->most : 1);
+    gate__take_off(g, s);
+    if (begins) {
+        begin(s, head->now_ns);
+        s->guessed = 1;
+    }
+    s->generated = (uint32_t)gate__clamp(tokens, 1, 1u << 30);
+    gate__price(g, s);
+    gate__add(g, s);
+}
+
 /* A piece of the slots, from `from` on. */
 static void sweep(struct gate *g, uint32_t from, const uint64_t dead[GATE_PROCESSES / 64])
 {
@@ -164,6 +194,8 @@ static void sweep(struct gate *g, uint32_t from, const uint64_t dead[GATE_PROCES
         } else if (head->now_ns >= s->lease_end_ns) {
             head->expired++;
             gate__slot_free(g, s);
+        } else if (s->state == GATE_LIVE) {
+            reckon(g, s);
         }
     }
 }
