@@ -19,8 +19,7 @@
 #include "observe/observation.h"
 #include "observe/place.h"
 
-#define PLIM_ENGINE_LOG_STEP                                                                       \
-    (4u << 20)                  /* most bytes that one step reads, so that it takes milliseconds */
+#define PLIM_ENGINE_LOG_STEP (2u << 20) /* most bytes that one step reads: some ten milliseconds */
 #define PLIM_ENGINE_LOG_KEYS 64 /* most processes or devices of one log that are told apart */
 
 struct plim__log_key {

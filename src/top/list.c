@@ -59,7 +59,7 @@ static bool is_wanted(const struct plim_top_process *p, const struct plim_top_vi
 
 static const char *name_of(const struct plim_top_process *p)
 {
-    return p->facts != NULL && p->facts->name[0] != '\0' ? p->facts->name : "(gone)";
+    return p->facts != NULL && p->facts->name[0] != '\0' ? p->facts->name : "(unknown)";
 }
 
 /* What a column sorts by; names are compared as texts. */

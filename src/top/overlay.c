@@ -182,7 +182,7 @@ void plim__top_details(const struct plim_top_model *m, const struct plim_top_lis
     }
     const struct plim_top_process *p = &m->processes.items[list->rows.items[list->selected]];
     (void)snprintf(title, sizeof(title), " %s, process %u on device %u ",
-                   p->facts != NULL ? p->facts->name : "(gone)", p->use->pid, p->use->device);
+                   p->facts != NULL ? p->facts->name : "(unknown)", p->use->pid, p->use->device);
     struct box b = open_box(c, 92, c->height > 6 ? c->height - 4 : c->height, title);
     put_books(&b, p);
     if (p->facts != NULL) {
