@@ -104,7 +104,7 @@ static enum plim_status make_headers(struct post *p, struct plim_err *err)
         PLIM_TRY(sign(p, err));
     }
     if (r->token_file != NULL) {
-        memcpy(text, "Bearer ", 7);
+        snprintf(text, sizeof(text), "Bearer ");
         PLIM_TRY(read_secret(r->token_file, text + 7, err));
         enum plim_status st = add_header(p, "Authorization", text, err);
         explicit_bzero(text, sizeof(text));

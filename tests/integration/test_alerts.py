@@ -131,6 +131,42 @@ class Delivery(AlertCase):
         self.assertIn(b"status 500", bad.stderr)
 
 
+class Api(AlertCase):
+    def test_silence_and_acknowledge(self):
+        """What is silenced is not told until that ends, and both silence and acknowledgement outlive a crash"""
+        hook = self.receiver()
+        port = monitor.free_port()
+        api = f"http://127.0.0.1:{port}/api/v1"
+        (self.where / "token").write_text("t0ken-of-sixteen-and-more\n", encoding="utf-8")
+        known = {"Authorization": "Bearer t0ken-of-sixteen-and-more"}
+        settings = HOOK.format(name="hook", url=hook.url) + f"[watch]\ntoken-file = {self.where}/token\n"
+
+        def state():
+            try:
+                return json.loads(monitor.fetch(api + "/alerts"))
+            except OSError:
+                return None
+
+        def firing():
+            found = state()
+            return [a for a in found["alerts"] if a["status"] == "firing"] if found else None
+
+        m = self.watch(settings, (20, 20), (70, 1), listen=f"127.0.0.1:{port}")
+        monitor.wait_for("the monitor", state)
+        made = json.loads(monitor.fetch(api + "/silences", json.dumps({"seconds": 600, "device": "GPU-1111*"}).encode(),
+                                        known))
+        alert = monitor.wait_for("the alert", firing)[0]
+        self.assertEqual(plimtest.schema_complaints(state()), [])
+        monitor.fetch(f"{api}/alerts/{alert['fingerprint']}/acknowledge", b"", known)
+        monitor.wait_for("the state", lambda: self.state()["alerts"] and self.state()["alerts"][0]["acknowledged"])
+        m.process.kill()
+        m.process.wait()
+        self.watch(settings, (70, 1), listen=f"127.0.0.1:{port}")
+        self.assertTrue(monitor.wait_for("the alert again", firing)[0]["acknowledged"])
+        self.assertEqual(state()["silences"][0]["id"], made["id"])
+        self.assertEqual(hook.got, [])
+
+
 class Trouble(AlertCase):
     def test_absent(self):
         """What a receiver missed while it was away it gets when it is back; its secret URL is in no log"""

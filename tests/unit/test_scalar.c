@@ -95,7 +95,8 @@ static void entries_of_a_settings_file_know_their_lines(void **state)
     (void)state;
     char out[400];
     struct plim_err err;
-    assert_int_equal(read_ini("# c\na = 1\n\n[x y]\n b=2 ; c\n; c\n\tc = 3 = 4", out, &err), PLIM_OK);
+    assert_int_equal(read_ini("# c\na = 1\n\n[x y]\n b=2 ; c\n; c\n\tc = 3 = 4", out, &err),
+                     PLIM_OK);
     assert_string_equal(out, ".a=1@2;x y.b=2@5;x y.c=3 = 4@7;");
 }
 
