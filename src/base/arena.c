@@ -134,6 +134,15 @@ enum plim_status plim_arena_str(struct plim_arena *arena, struct plim_str s, str
     return PLIM_OK;
 }
 
+enum plim_status plim_arena_text(struct plim_arena *arena, const char *z, const char **out,
+                                 struct plim_err *err)
+{
+    struct plim_str copy;
+    PLIM_TRY(plim_arena_str(arena, plim_str_from(z), &copy, err));
+    *out = copy.p;
+    return PLIM_OK;
+}
+
 const char *plim_arena_sayf(struct plim_arena *arena, const char *fmt, ...)
 {
     va_list args, again;

@@ -49,6 +49,10 @@ PLIM_MUST_USE enum plim_status plim_arena_array(struct plim_arena *arena, size_t
 PLIM_MUST_USE enum plim_status plim_arena_str(struct plim_arena *arena, struct plim_str s,
                                               struct plim_str *out, struct plim_err *err);
 
+/** plim_arena_text() - the same of a NUL-terminated text. */
+PLIM_MUST_USE enum plim_status plim_arena_text(struct plim_arena *arena, const char *z,
+                                               const char **out, struct plim_err *err);
+
 /**
  * plim_arena_sayf() - a formatted, NUL-terminated, arena-owned text, for sentences that are built by the
  * dozen. Never NULL: when there is no room it returns "" and the arena is `starved`; ask once at the end

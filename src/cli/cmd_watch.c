@@ -45,6 +45,7 @@ enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_wat
                                          .n_logs = opts->engine_log.n,
                                          .no_discover = opts->no_discover,
                                          .version = PLIM_VERSION,
+                                         .host = opts->host,
                                          .steps = opts->steps.value,
                                          .tell = tell};
     if (opts->example_settings) {

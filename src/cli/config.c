@@ -21,15 +21,6 @@ struct reader {
     struct plim_arena *arena;
 };
 
-static enum plim_status copy(struct plim_arena *arena, const char *z, const char **out,
-                             struct plim_err *err)
-{
-    struct plim_str s;
-    PLIM_TRY(plim_arena_str(arena, plim_str_from(z), &s, err));
-    *out = s.p;
-    return PLIM_OK;
-}
-
 /* Whether `key` is an option of the verb `section`, or of any verb when section is "". */
 static enum plim_status check_key(const char *section, const char *key, struct plim_err *err)
 {
@@ -53,9 +44,9 @@ static enum plim_status add_entry(void *user, const char *section, const char *k
     struct reader *r = user;
     struct plim_config_entry entry = {.line = line};
     PLIM_TRY(check_key(section, key, err));
-    PLIM_TRY(copy(r->arena, section, &entry.section, err));
-    PLIM_TRY(copy(r->arena, key, &entry.key, err));
-    PLIM_TRY(copy(r->arena, value, &entry.value, err));
+    PLIM_TRY(plim_arena_text(r->arena, section, &entry.section, err));
+    PLIM_TRY(plim_arena_text(r->arena, key, &entry.key, err));
+    PLIM_TRY(plim_arena_text(r->arena, value, &entry.value, err));
     return plim_vec_push(&r->config->entries, err, entry);
 }
 
@@ -94,7 +85,7 @@ enum plim_status plim_config_load(const char *(*getenv)(const char *), struct pl
         return PLIM_OK;
     }
     struct plim_err why = {0};
-    PLIM_TRY(copy(arena, path, &out->path, err));
+    PLIM_TRY(plim_arena_text(arena, path, &out->path, err));
     enum plim_status st = load(path, arena, out, &why);
     if (st == PLIM_E_NOINPUT && !named) {
         return PLIM_OK;

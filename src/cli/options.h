@@ -404,6 +404,8 @@
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
     PLIM_OPTIONS_ENGINES(X, S)                                                                     \
     X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")        \
+    X(S, host, TEXT, "host", 0, "NAME", NULL,                                                      \
+      "name of this machine for others (default: its host name)")                                  \
     X(S, test_alert, TEXT, "test-alert", 0, "NAME", NULL,                                          \
       "only send a sample alert to the receiver [notify NAME] of the settings file")               \
     X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \

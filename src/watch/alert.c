@@ -276,7 +276,7 @@ enum plim_status plim_alerts_test(const struct plim_alerts_options *options, con
     plim_vec_foreach (r, &a->book->receivers) {
         struct plim_alert_message m = {.receiver = r,
                                        .book = a->book,
-                                       .host = a->book->host != NULL ? a->book->host : a->host,
+                                       .host = a->host,
                                        .version = a->version,
                                        .time_ns = sample.fired_ns,
                                        .alerts = &sample,

@@ -105,10 +105,10 @@ struct plim_silence {
 struct plim_alerts;
 
 struct plim_alerts_options {
-    const struct plim_settings *settings; /* borrowed for the call */
-    const char *host;                     /* name of this machine, unless the settings name it */
-    const char *state_path;               /* of the state file; NULL: nothing survives */
-    const char *version;                  /* of the program */
+    const struct plim_settings *settings;      /* borrowed for the call */
+    const char *host;                          /* name of this machine */
+    const char *state_path;                    /* of the state file; NULL: nothing survives */
+    const char *version;                       /* of the program */
     void (*tell)(void *arg, const char *text); /* a line of log; not NULL. Any thread */
     void *tell_arg;
     void (*sent)(void *arg,

@@ -187,7 +187,7 @@ static void send_batch(struct plim__alert_worker *w, struct plim_alert_book *boo
     uint64_t asked_ns = 0;
     struct plim_alert_message m = {.receiver = r,
                                    .book = book,
-                                   .host = book->host != NULL ? book->host : a->host,
+                                   .host = a->host,
                                    .version = a->version,
                                    .time_ns = plim__alerts_now(),
                                    .alerts = batch,

@@ -106,8 +106,7 @@ struct plim_receiver {
 struct plim_alert_book {
     struct plim_arena arena;
     int holders;
-    const char *host; /* arena, NULL: the machine's */
-    const char *url;  /* of the dashboard, or NULL */
+    const char *url; /* of the dashboard; arena, or NULL */
     PLIM_VEC(struct plim_alert_rule) rules;
     PLIM_VEC(struct plim_receiver) receivers;
 };

@@ -187,12 +187,7 @@ static enum plim_status check_receiver(const struct plim_settings *s,
 static enum plim_status own_text(struct plim_arena *arena, const char *text, const char **out,
                                  struct plim_err *err)
 {
-    struct plim_str copy = {0};
-    if (text != NULL) {
-        PLIM_TRY(plim_arena_str(arena, plim_str_from(text), &copy, err));
-        *out = copy.p;
-    }
-    return PLIM_OK;
+    return text != NULL ? plim_arena_text(arena, text, out, err) : PLIM_OK;
 }
 
 static enum plim_status own_texts(struct plim_arena *arena, const struct plim_set_notify *n,
@@ -390,7 +385,6 @@ static enum plim_status fill(const struct plim_settings *s, struct plim_alert_bo
                              struct plim_err *err)
 {
     const struct plim_set_watch *watch = &s->watch.items[0];
-    PLIM_TRY(own_text(&book->arena, watch->host, &book->host, err));
     PLIM_TRY(own_text(&book->arena, watch->url, &book->url, err));
     if (watch->url != NULL && !plim__alert_is_url(watch->url)) {
         return plim_settings_fail(s, watch, err, "url is no http:// or https:// address");

@@ -6,7 +6,6 @@
 #include "watch/watch_int.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #define STATE_NAME "alerts.json"
 
@@ -94,8 +93,8 @@ enum plim_status plim_watch_test_alert(const struct plim_watch_options *o, const
 {
     struct plim_settings *settings = NULL;
     char host[256] = "";
-    (void)gethostname(host, sizeof(host) - 1);
     PLIM_TRY(plim_settings_read(o->settings, &settings, err));
+    plim__watch_host(o, settings, host, sizeof(host));
     struct plim_alerts_options options = {
         .settings = settings, .host = host, .version = o->version, .tell = o->tell};
     enum plim_status st = plim_alerts_test(&options, name, err);

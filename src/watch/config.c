@@ -94,15 +94,6 @@ static void put_vec(struct plim_settings *s, const struct section *section, cons
     memcpy((char *)s + section->vec, vec, sizeof(*vec));
 }
 
-static enum plim_status copy(struct plim_arena *arena, const char *z, const char **out,
-                             struct plim_err *err)
-{
-    struct plim_str s;
-    PLIM_TRY(plim_arena_str(arena, plim_str_from(z), &s, err));
-    *out = s.p;
-    return PLIM_OK;
-}
-
 /* ---- values ---- */
 
 static enum plim_status set_words(struct plim_arena *arena, const char *text,
@@ -112,7 +103,7 @@ static enum plim_status set_words(struct plim_arena *arena, const char *text,
     const char *own = NULL;
     void *items = NULL;
     size_t n = 0;
-    PLIM_TRY(copy(arena, text, &own, err));
+    PLIM_TRY(plim_arena_text(arena, text, &own, err));
     PLIM_TRY(plim_arena_array(arena, strlen(own) / 2 + 1, sizeof(*out->items), &items, err));
     out->items = items;
     for (char *word = (char *)(uintptr_t)own + strspn(own, between); *word != '\0'; n++) {
@@ -133,12 +124,12 @@ static enum plim_status set_value(struct plim_arena *arena, const struct row *ro
     struct plim_set_real *real = to;
     switch (row->kind) {
     case TEXT:
-        return copy(arena, text, to, err);
+        return plim_arena_text(arena, text, to, err);
     case WORDS:
         return set_words(arena, text, to, err);
     case CHOICE:
         if (plim_choice_offers(row->allowed, text)) {
-            return copy(arena, text, to, err);
+            return plim_arena_text(arena, text, to, err);
         }
         return plim__fail(err, PLIM_E_USAGE, "'%.40s' is not one of %s", text, row->allowed);
     case FLAG:
@@ -185,7 +176,7 @@ static enum plim_status add_section(struct plim_settings *s, const struct sectio
     char *item = (char *)vec.items + vec.n * section->size;
     memset(item, 0, section->size);
     struct head head = {.line = line};
-    PLIM_TRY(copy(&s->arena, name, &head.name, err));
+    PLIM_TRY(plim_arena_text(&s->arena, name, &head.name, err));
     memcpy(item, &head, sizeof(head));
     for (size_t i = 0; i < section->n_rows; i++) {
         const struct row *row = &section->rows[i];
@@ -319,7 +310,7 @@ enum plim_status plim_settings_read(const char *path, struct plim_settings **out
     plim_arena_init(&s->arena, MEMORY_BUDGET);
     enum plim_status st = add_section(s, &sections[0], "", 0, &watch, err);
     if (st == PLIM_OK && path != NULL) {
-        st = copy(&s->arena, path, &s->path, err);
+        st = plim_arena_text(&s->arena, path, &s->path, err);
         st = st == PLIM_OK ? plim_ini_read(path, take, s, err) : st;
     }
     if (st != PLIM_OK) {

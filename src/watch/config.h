@@ -68,7 +68,7 @@
     X(S, discover_engines, FLAG, "discover-engines", NULL, "yes", "no",                            \
       "ask serving engines that use a device of this machine for their metrics, on its loopback")  \
     X(S, host, TEXT, "host", NULL, NULL, "gpu-7.example.org",                                      \
-      "name of this machine in alerts, instead of its host name")                                  \
+      "name of this machine for others, instead of its host name")                                 \
     X(S, url, TEXT, "url", NULL, NULL, "https://gpu-7.example.org:9754",                           \
       "address of the dashboard as people reach it, for the links in alerts")                      \
     X(S, alert_state, TEXT, "alert-state", NULL, NULL, "/var/lib/plimsoll/alerts.json",            \

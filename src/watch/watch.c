@@ -229,7 +229,6 @@ static void init(struct loop *l, const struct plim_watch_options *options)
     l->timer = l->signals = -1;
     w->options = options;
     w->started_ns = (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
-    (void)gethostname(w->host, sizeof(w->host) - 1);
     (void)pthread_sigmask(SIG_BLOCK, NULL, &l->before);
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_condattr_init(&attr);
@@ -238,9 +237,23 @@ static void init(struct loop *l, const struct plim_watch_options *options)
     (void)pthread_condattr_destroy(&attr);
 }
 
+void plim__watch_host(const struct plim_watch_options *o, const struct plim_settings *settings,
+                      char *out, size_t n)
+{
+    const char *said = o->host != NULL ? o->host : settings->watch.items[0].host;
+    out[0] = '\0';
+    if (said != NULL) {
+        (void)snprintf(out, n, "%s", said);
+    } else if (gethostname(out, n) != 0) {
+        out[0] = '\0';
+    }
+    out[n - 1] = '\0';
+}
+
 static enum plim_status open_settings(struct plim_watch *w, struct plim_err *err)
 {
     PLIM_TRY(read_settings(w->options->settings, &w->settings, err));
+    plim__watch_host(w->options, w->settings, w->host, sizeof(w->host));
     const struct plim_set_u64 *interval = &w->settings->watch.items[0].interval;
     w->interval_ns = interval->given ? interval->value : SECOND_NS;
     w->interval_ns = w->options->interval_ns != 0 ? w->options->interval_ns : w->interval_ns;

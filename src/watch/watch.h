@@ -35,9 +35,10 @@ struct plim_watch_options {
     size_t n_engines;
     const char *const *logs; /* [n_logs] "[NAME=]PATH" of engines' logs, likewise */
     size_t n_logs;
-    bool no_discover;                          /* do not look for engines on this machine */
-    const char *version;                       /* of the program */
-    uint64_t steps;                            /* end after so many; 0: only by a signal */
+    bool no_discover;    /* do not look for engines on this machine */
+    const char *host;    /* name of this machine for others; NULL: not said (its host name) */
+    const char *version; /* of the program */
+    uint64_t steps;      /* end after so many; 0: only by a signal */
     void (*tell)(void *arg, const char *text); /* says something worth a line of log; not NULL.
                                                   Any thread */
     void *tell_arg;

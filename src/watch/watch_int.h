@@ -113,6 +113,10 @@ uint64_t plim__watch_wait(struct plim_watch *watch, uint64_t seen, uint64_t time
 /** plim__watch_state() - what is known now; the loop's thread, or any under `lock`. */
 struct plim_state plim__watch_state(const struct plim_watch *watch);
 
+/** plim__watch_host() - name of this machine as options, settings or the machine itself say, into out[n]. */
+void plim__watch_host(const struct plim_watch_options *options,
+                      const struct plim_settings *settings, char *out, size_t n);
+
 /** plim__watch_tell() - one line of log. Any thread. */
 void plim__watch_tell(const struct plim_watch *watch, const char *fmt, ...) PLIM_PRINTF(2, 3);
 
