@@ -147,7 +147,7 @@ def real_program(folder):
     subprocess.run(["c++", "-std=c++20", "-O2", "-g", f"-I{HERE / 'cuda'}", f"-I{ROOT / 'include'}",
                     f"-I{HERE}", f"-isystem{torch / 'include'}", HERE / "real.cpp", workload,
                     f"-L{torch / 'lib'}", "-lc10_cuda", "-lc10", f"-Wl,-rpath,{torch / 'lib'}",
-                    "-Wl,--allow-shlib-undefined", "-ldl", "-lm", "-o", out], check=True)
+                    "-Wl,--allow-shlib-undefined", "-ldl", "-lm", "-pthread", "-o", out], check=True)
     return out
 
 
@@ -192,6 +192,10 @@ class Programs:
             raise RuntimeError(f"the model ended with {model.returncode}: {outputs[1][1]}")
         return [output[0] for output in outputs], logs
 
+    def real_alone(self, combo):
+        """What the real side prints when nothing is compared: nanoseconds for each call."""
+        return subprocess.run([self.real, "-", *[f"{key}={value}" for key, value in combo.items()]], text=True,
+                              env=real_environment(self.build, combo, True), stdout=subprocess.PIPE, check=True).stdout
 
     def plugin(self, combo):
         """What the side of the plug-in prints: nanoseconds for each call."""
@@ -294,6 +298,13 @@ def bench(programs, options):
             best = [min(b, float(o.split()[0])) for b, o in zip(best, outputs)]
         print(f"{sizes:8}{best[0]:14.1f}{best[1]:15.1f}{best[0] / best[1]:8.1f}{best[2]:17.1f}"
               f"{best[0] / best[2]:8.1f}")
+    # Threads: the model has one only.
+    combo = {"bench": 1, "sizes": "bench-mix", "slots": 2000, "ops": options.ops * 50, "total": 40 * GIB, "threads": 8}
+    best = [float("inf")] * 2
+    for _ in range(5):
+        outputs = programs.real_alone(combo), programs.plugin(combo)
+        best = [min(b, float(o.split()[0])) for b, o in zip(best, outputs)]
+    print(f"{'8 at once':8}{best[0]:13.1f}{'':23}{best[1]:17.1f}{best[0] / best[1]:8.1f}")
     return 0
 
 

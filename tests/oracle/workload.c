@@ -9,6 +9,7 @@
 #include "workload.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -327,6 +328,45 @@ static uint64_t bench_part(const struct request *list, uint64_t n)
     return count;
 }
 
+struct part {
+    struct request *list;
+    uint64_t n, count;
+};
+
+static void *bench_thread(void *arg)
+{
+    struct part *part = arg;
+    part->count = bench_part(part->list, part->n);
+    return NULL;
+}
+
+/* The same with several threads, each with blocks of its own. Time is that of all calls together. */
+static void bench_threads(struct request *list)
+{
+    pthread_t thread[OW_THREADS];
+    struct part part[OW_THREADS];
+    unsigned n = config.threads < OW_THREADS ? config.threads : OW_THREADS;
+    uint64_t each = config.ops / n, count = 0;
+    for (uint64_t i = 0; i < each * n; i++) {
+        list[i].slot = list[i].slot / n * n + (unsigned)(i / each);
+        list[i].slot -= list[i].slot < config.slots ? 0 : n;
+    }
+    double start = now();
+    for (unsigned t = 0; t < n; t++) {
+        part[t] = (struct part){list + t * each, each, 0};
+        if (pthread_create(&thread[t], NULL, bench_thread, &part[t]) != 0) {
+            exit(1);
+        }
+    }
+    for (unsigned t = 0; t < n; t++) {
+        pthread_join(thread[t], NULL);
+        count += part[t].count;
+    }
+    printf("%.2f ns/call %llu calls\n", (now() - start) * 1e9 / (double)count,
+           (unsigned long long)count);
+    free(list);
+}
+
 /* Replace a random block each time; print nanoseconds for each call (allocation or free). */
 static void bench(void)
 {
@@ -336,6 +376,10 @@ static void bench(void)
     }
     for (uint64_t i = 0; i < config.ops; i++) {
         list[i] = (struct request){(unsigned)below(config.slots), size_draw(config.sizes, 0)};
+    }
+    if (config.threads > 1) {
+        bench_threads(list);
+        return;
     }
     uint64_t warm = config.ops / 4;
     bench_part(list, warm);
@@ -374,11 +418,11 @@ static void argument(char *text)
         int width; /* bytes; 0 = string */
     } keys[] = {
 #define KEY(name, width) {#name, offsetof(struct ow_config, name), width}
-        KEY(seed, 8),     KEY(ops, 8),      KEY(total, 8),      KEY(context, 8),   KEY(external, 8),
-        KEY(lag, 8),      KEY(fill, 8),     KEY(streams, 4),    KEY(pools, 4),     KEY(slots, 4),
-        KEY(stats, 4),    KEY(snapshot, 4), KEY(descending, 4), KEY(first_fit, 4), KEY(rare, 4),
-        KEY(history, 4),  KEY(bench, 4),    KEY(sizes, 0),      KEY(conf, 0),      KEY(conf2, 0),
-        KEY(settings, 0),
+        KEY(seed, 8),    KEY(ops, 8),      KEY(total, 8),      KEY(context, 8),   KEY(external, 8),
+        KEY(lag, 8),     KEY(fill, 8),     KEY(streams, 4),    KEY(pools, 4),     KEY(slots, 4),
+        KEY(stats, 4),   KEY(snapshot, 4), KEY(descending, 4), KEY(first_fit, 4), KEY(rare, 4),
+        KEY(history, 4), KEY(bench, 4),    KEY(threads, 4),    KEY(sizes, 0),     KEY(conf, 0),
+        KEY(conf2, 0),   KEY(settings, 0),
 #undef KEY
     };
     char *value = strchr(text, '=');

@@ -25,6 +25,7 @@ extern "C" {
 #define OW_SLOTS   2048
 #define OW_STREAMS 6
 #define OW_POOLS   3
+#define OW_THREADS 16
 #define OW_ORIGIN  UINT64_C(0x200000000000) /* where the simulated device's addresses start */
 #define OW_LIMIT   (OW_ORIGIN + (UINT64_C(1) << 44)) /* where they end */
 
@@ -76,6 +77,7 @@ struct ow_config {
     unsigned rare;     /* bits: which rare operations happen, enum ow_rare */
     unsigned history;  /* bench: the real side records its memory history, as for a snapshot */
     unsigned bench;    /* no logs: time the requests */
+    unsigned threads;  /* bench: that make them; 0: one */
     const char *sizes; /* edge, small, mixed, shapes, huge, bench-* */
     const char *conf;  /* settings at start */
     const char *conf2; /* settings to change to and back at run time, or "" */
