@@ -98,8 +98,7 @@ static void finish(struct gate *g, struct gate_slot *s, uint32_t generated, uint
     }
     generated = s->guessed || generated > s->generated ? generated : s->generated;
     if (generated > 0 && outcome <= PLIMSOLL_GATE_CANCELLED) {
-        if (s->first_ns ==
-            0) { /* nobody told of it before: not its time, but its backlog is gone */
+        if (s->first_ns == 0) { /* nobody told when: not learned, but its prompt is computed */
             head->pace.last_first_ns = head->now_ns;
         }
         learn(g, s, generated, outcome == PLIMSOLL_GATE_STOPPED);
