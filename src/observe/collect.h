@@ -31,6 +31,7 @@ struct plim_collect_options {
     size_t n_engines;
     const struct plim_place *logs; /* [n_logs] files, pipes, "-" (engine_log.h); borrowed */
     size_t n_logs;
+    const char *incidents; /* folder whose new incidents are told of, or NULL; borrowed */
     bool discover_engines; /* ask known engines that are found on this machine's loopback */
 };
 
@@ -38,7 +39,8 @@ struct plim_collect_options {
 #define PLIM_OBSERVER_MAP(X)                                                                       \
     X(SESSIONS, sessions) /* what recorded processes show */                                       \
     X(ENGINES, engines)                                                                            \
-    X(HAPPENED, happened) /* the last one: what differs from the observation before */
+    X(INCIDENTS, incidents) /* finished incidents */                                               \
+    X(HAPPENED, happened)   /* the last one: what differs from the observation before */
 
 struct plim_observer {
     const char *name; /* static; the label of its errors in metrics */

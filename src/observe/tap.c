@@ -212,12 +212,17 @@ static int read_attach(struct plim_tap *tap, uint64_t mono, uint64_t real)
     }
     rc = read_at(tap->fd, AT(device), first, sizeof(first));
     rc = rc == 0 ? read_at(tap->fd, AT(device), second, sizeof(second)) : rc;
-    rc = rc == 0 ? read_at(tap->fd, AT(uuid), tap->uuid, sizeof(tap->uuid)) : rc;
+    size_t known = tap->rows.n;
     for (uint32_t i = 0; i < PLIM_ATTACH_DEVICES; i++) {
-        tap->uuid[i][PLIM_TAP_UUID - 1] = '\0';
         if (rc == 0 && first[i].valid == 1 && first[i].lock % 2 == 0 &&
             memcmp(&first[i], &second[i], sizeof(first[i])) == 0) {
             rc = keep_row(tap, i, &first[i]);
+        }
+    }
+    if (rc == 0 && tap->rows.n > known) { /* a device's uuid is there before its row is valid */
+        rc = read_at(tap->fd, AT(uuid), tap->uuid, sizeof(tap->uuid));
+        for (uint32_t i = 0; i < PLIM_ATTACH_DEVICES; i++) {
+            tap->uuid[i][PLIM_TAP_UUID - 1] = '\0';
         }
     }
     heard(tap, heartbeat);

@@ -2,6 +2,7 @@
 
 /* What is looked at besides drivers: of the command line and of the settings file together. */
 
+#include "incident/incident.h"
 #include "watch/watch_int.h"
 
 static enum plim_status places(size_t said, size_t more, struct plim_arena *arena,
@@ -41,6 +42,7 @@ enum plim_status plim__watch_sources(struct plim_watch *w, struct plim_collect_o
         logs[n_logs++] = (struct plim_place){log->name, log->path};
     }
     out->script = o->samples;
+    out->incidents = plim_incident_folder(s->watch.items[0].incidents);
     out->logs = logs;
     out->n_logs = n_logs;
     out->engines = engines;

@@ -21,6 +21,7 @@
 #define GIB    PLIM_GIB
 
 extern const struct plim_observer plim__observer_sessions, plim__observer_happened;
+extern const struct plim_observer plim__observer_incidents;
 
 static char dir[64];
 static uint64_t start; /* of this process */
@@ -612,6 +613,42 @@ static void thousands_of_short_lives_are_all_told(void **state)
     }
 }
 
+static void a_finished_incident_is_told_once(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/plim-test-incident-XXXXXX", folder[64], path[160], to[160], command[128];
+    assert_non_null(mkdtemp(root));
+    snprintf(folder, sizeof(folder), "%s/incidents", root);
+    struct plim_collect_options with = {.incidents = folder};
+    struct plim_observation o = {0};
+    void *self = NULL;
+    assert_ok(plim__observer_incidents.open(&with, &self, NULL));
+    assert_ok(plim__observer_incidents.take(self, &o, NULL)); /* there is no folder yet */
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof(path), "%s/incident-1.part", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_ok(plim__observer_incidents.take(self, &o, NULL));
+    assert_int_equal(o.happenings.n, 0);
+    snprintf(to, sizeof(to), "%s/incident-1", folder);
+    assert_int_equal(rename(path, to), 0);
+    assert_ok(plim__observer_incidents.take(self, &o, NULL));
+    assert_int_equal(o.happenings.n, 1);
+    assert_int_equal(o.happenings.items[0].kind, PLIM_HAPPENED_INCIDENT);
+    assert_string_equal(o.happenings.items[0].text, "incident-1");
+    snprintf(path, sizeof(path), "%s/incident-1.tar.zst", folder);
+    assert_int_equal(rename(to, path), 0); /* packed: the same */
+    assert_ok(plim__observer_incidents.take(self, &o, NULL));
+    assert_int_equal(o.happenings.n, 1);
+    plim__observer_incidents.close(self);
+    assert_ok(plim__observer_incidents.open(&with, &self, NULL));
+    assert_ok(plim__observer_incidents.take(self, &o, NULL)); /* was there before */
+    assert_int_equal(o.happenings.n, 1);
+    plim__observer_incidents.close(self);
+    plim_observation_fini(&o);
+    snprintf(command, sizeof(command), "rm -rf '%s'", root);
+    assert_int_equal(system(command), 0);
+}
+
 #define SESSION_TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 #define MOMENT_TEST(f)  cmocka_unit_test_setup_teardown(f, begin_moments, end_moments)
 
@@ -635,6 +672,7 @@ int main(void)
         MOMENT_TEST(a_driver_that_takes_all_devices_along_was_restarted),
         MOMENT_TEST(critical_errors_are_told_with_their_number),
         MOMENT_TEST(a_clock_that_is_set_is_told_and_suspend_is_not),
+        cmocka_unit_test(a_finished_incident_is_told_once),
         MOMENT_TEST(thousands_of_short_lives_are_all_told),
     };
     return PLIM_RUN_TESTS("observe", tests);
