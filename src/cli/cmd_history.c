@@ -31,7 +31,7 @@ static enum plim_status range(const struct plim_opts_history *opts,
     struct timespec t;
     (void)clock_gettime(CLOCK_REALTIME, &t);
     uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-    PLIM_TRY(read_time(opts->until, now, &request->to_ns, err));
+    PLIM_TRY(read_time(opts->to, now, &request->to_ns, err));
     uint64_t end = request->to_ns != 0 ? request->to_ns : now;
     uint64_t last = opts->last.given ? opts->last.value : HOUR_NS;
     request->from_ns = end > last ? end - last : 0;

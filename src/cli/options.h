@@ -449,7 +449,7 @@
     X(S, db, TEXT, "db", 0, "FILE", NULL, "the history (default: where plimsoll watch keeps it)")  \
     X(S, since, TEXT, "since", 0, "TIME", NULL,                                                    \
       "from there: 2026-01-31T12:00:00Z, 2026-01-31, @SECONDS, or 2h for two hours ago")           \
-    X(S, until, TEXT, "until", 0, "TIME", NULL, "to there (default: now)")                         \
+    X(S, to, TEXT, "to", 0, "TIME", NULL, "to there (default: now)")                               \
     X(S, last, DURATION, "last", 0, "TIME", NULL, "so long, to the end (default 1h)")              \
     PLIM_OPTIONS_DEVICE(X, S)                                                                      \
     X(S, process, LIST, "process", 0, "NAME", NULL,                                                \

@@ -96,7 +96,7 @@ class History(unittest.TestCase):
         self.assertIn("process 1000 vllm on device 0, llm.service", text)
         self.assertIn("4.00 GiB to 4.03 GiB", text)
         self.assertIn("█", text)
-        self.assertIn("no series in this time", self.history("--since", "@1000", "--until", "@2000"))
+        self.assertIn("no series in this time", self.history("--since", "@1000", "--to", "@2000"))
 
     def test_subjects_and_events(self):
         """subjects are listed by device, and events are there"""
@@ -111,7 +111,7 @@ class History(unittest.TestCase):
         """a time that is none, an empty range and a file that is not there are said"""
         self.history("--since", "yesterdayish", code=64)
         self.history("--since", "1h", "--last", "2h", code=64)
-        self.history("--since", "@2000", "--until", "@1000", code=64)
+        self.history("--since", "@2000", "--to", "@1000", code=64)
         self.history("everything", code=64)
         self.assertEqual(plimtest.run("history", "--db", str(self.path / "none.db")).returncode, 66)
         (self.path / "text.db").write_text("not a database " * 100)
