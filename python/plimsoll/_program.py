@@ -78,6 +78,22 @@ def program() -> str:
                       "install the wheel, or name the program in PLIMSOLL_PROGRAM")
 
 
+def native_library(name: str, variable: str) -> str:
+    """Path of a shared object: what the environment variable names, else that of this package, else beside the program
+    that is installed. Errors: Unsupported."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = [os.environ.get(variable, ""), os.path.join(here, "_native", "lib", "plimsoll", name)]
+    try:
+        places.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(program()))), "lib", "plimsoll",
+                                   name))
+    except Unsupported:
+        pass
+    for path in places:
+        if path and os.path.exists(path):
+            return path
+    raise Unsupported(69, f"{name} is not installed", f"install the wheel, or name the library in {variable}")
+
+
 def is_binary(path: str) -> bool:
     try:
         with open(path, "rb") as file:

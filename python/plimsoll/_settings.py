@@ -14,7 +14,7 @@ import signal
 import stat
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Type, TypeVar
 
 PREFIX = "PLIMSOLL_ATTACH"
 SWITCH = PREFIX  # PLIMSOLL_ATTACH=1 asks for it
@@ -24,13 +24,13 @@ UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _said: Set[str] = set()
 
 
-def say(kind: str, text: str) -> None:
+def say(kind: str, text: str, who: str = "attach") -> None:
     """One line on standard error, once for each kind in a process; never raises."""
     if kind in _said:
         return
     _said.add(kind)
     try:
-        os.write(2, f"plimsoll: attach (pid {os.getpid()}): {' '.join(text.split())}\n".encode())
+        os.write(2, f"plimsoll: {who} (pid {os.getpid()}): {' '.join(text.split())}\n".encode())
     except OSError:
         pass
 
@@ -91,6 +91,24 @@ def setting(default: Any, read: Callable[[str], Any], text: str) -> Any:
     return dataclasses.field(default=default, metadata={"read": read, "text": text})
 
 
+_T = TypeVar("_T")
+
+
+def from_environment(cls: Type[_T], prefix: str, who: str, environ: Mapping[str, str]) -> _T:
+    """A dataclass of setting() fields from PREFIX_NAME variables; what cannot be read is said."""
+    values: Dict[str, Any] = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        name = f"{prefix}_{field.name.upper()}"
+        text = environ.get(name)
+        if text is None:
+            continue
+        try:
+            values[field.name] = field.metadata["read"](text)
+        except ValueError:
+            say(field.name, f"cannot read {name}={text!r}; taking {field.default!r}", who)
+    return cls(**values)
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """What to record and how much of it to keep."""
@@ -110,16 +128,7 @@ class Settings:
     @classmethod
     def environment(cls, environ: Mapping[str, str]) -> Settings:
         """The settings that the environment asks for."""
-        values: Dict[str, Any] = {}
-        for field in dataclasses.fields(cls):
-            text = environ.get(variable(field.name))
-            if text is None:
-                continue
-            try:
-                values[field.name] = field.metadata["read"](text)
-            except ValueError:
-                say(field.name, f"cannot read {variable(field.name)}={text!r}; taking {field.default!r}")
-        return cls(**values)
+        return from_environment(cls, PREFIX, "attach", environ)
 
     def exported(self) -> Dict[str, str]:
         """As environment variables for child processes: those that differ from the defaults."""

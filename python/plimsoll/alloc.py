@@ -61,21 +61,9 @@ _SEE = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_uint64, ctypes.
 def library() -> str:
     """Path of libplimsoll_alloc.so: PLIMSOLL_ALLOC_LIBRARY, else that of this package, else beside the program that
     is installed. Errors: plimsoll.Unsupported."""
-    from ._program import Unsupported, program
+    from ._program import native_library
 
-    here = os.path.dirname(os.path.abspath(__file__))
-    places = [os.environ.get("PLIMSOLL_ALLOC_LIBRARY", ""),
-              os.path.join(here, "_native", "lib", "plimsoll", "libplimsoll_alloc.so")]
-    try:
-        places.append(os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(program()))), "lib", "plimsoll",
-                                   "libplimsoll_alloc.so"))
-    except Unsupported:
-        pass
-    for path in places:
-        if path and os.path.exists(path):
-            return path
-    raise Unsupported(69, "libplimsoll_alloc.so is not installed",
-                      "install the wheel, or name the library in PLIMSOLL_ALLOC_LIBRARY")
+    return native_library("libplimsoll_alloc.so", "PLIMSOLL_ALLOC_LIBRARY")
 
 
 _loaded: List[ctypes.CDLL] = []

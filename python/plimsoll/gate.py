@@ -1,0 +1,525 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission by memory in front of an inference server: a request starts when there will be room for it to its end.
+
+    vllm serve MODEL --middleware plimsoll.gate.Middleware
+    app = plimsoll.gate.Middleware(app)                       any ASGI application
+
+Requests that can never fit get 400, those that do not fit now 429 with an honest Retry-After (or wait, by choice),
+and 503 while the server drains. Everything else passes untouched, answers are not delayed or buffered. All processes of
+a server share one ledger in shared memory, from which `plimsoll gate` reads and steers. docs/howto/gate.md says how to
+use it, GateSettings (PLIMSOLL_GATE_*) what can be chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import json
+import logging
+import os
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import _gate_body as body_of
+from . import _gate_engine as engine_of
+from . import _gate_ledger as ledger_of
+from ._gate_engine import App, Headers, Message, Receive, Scope, Send
+from ._gate_settings import GateSettings
+
+__all__ = ["GateSettings", "Middleware"]
+
+log = logging.getLogger("plimsoll.gate")
+
+TELL_EVERY = 32  # tokens between two reports of a stream's growth
+LARGE = 256 << 10  # bytes of a body that is not read in the event loop
+CLASSES = 4096  # names of classes that are remembered
+TYPES = {400: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_exceeded",
+         503: "service_unavailable"}
+
+
+class Middleware:
+    """The front door of one process. settings: None: of the environment."""
+
+    def __init__(self, app: App, settings: Optional[GateSettings] = None) -> None:
+        self.app = app
+        self.settings = settings if settings is not None else GateSettings.environment(os.environ)
+        self.ledger: Optional[ledger_of.Ledger] = None
+        self.flights: Dict[int, _Flight] = {}
+        self.unjudged = 0  # requests that passed, or were refused, because the gate could not decide
+        self._rate = body_of.TokenRate()
+        self._classes: Dict[str, int] = {}
+        self._keeper: Optional[asyncio.Task[None]] = None
+        self._opening: Optional[asyncio.Lock] = None
+        self._retry_open_ns = 0
+        self._tokenizer: Any = None
+        self._pace = _Pace()
+        self._said: Dict[str, int] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            try:
+                await self.app(scope, receive, send)
+            finally:
+                self.close()
+        elif scope["type"] != "http" or not self.settings.on:
+            await self.app(scope, receive, send)
+        elif scope["method"] == "POST" and _path(scope) in self.settings.paths:
+            await self._request(scope, receive, send)
+        elif self.settings.status and scope["method"] == "GET" and _path(scope) == self.settings.status:
+            await _answer(send, 200, self._status())
+        else:
+            await self.app(scope, receive, send)
+
+    def close(self) -> None:
+        """Return what this process has reserved. The server calls it at its end."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            self._keeper = None
+        if self.ledger is not None:
+            self.ledger.close()
+            self.ledger = None
+
+    # ---- one request
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        arrived = _Arrival(receive, self.settings.body)
+        if not await arrived.read(scope):
+            await _refuse(send, 413, "request_too_large", f"The request is longer than {self.settings.body} bytes.")
+            return
+        if arrived.gone:
+            return
+        flight: Optional[_Flight] = None
+        try:
+            ledger = await self._opened(scope)
+            if ledger is not None:
+                flight = await self._judge(ledger, scope, arrived, send)
+                if flight is None:
+                    return
+        except _Undecided as why:
+            self._say("undecided", f"cannot judge a request: {why}")
+            ledger = None
+        except Exception as error:  # whatever is wrong with us must not stop the server's requests
+            self._say("error", f"error while judging a request: {error!r}")
+            ledger = None
+        if ledger is None or flight is None:
+            self.unjudged += 1
+            if self.settings.fail == "closed":
+                await _refuse(send, 503, "service_unavailable", "The server cannot judge requests at the moment.", 5000)
+            else:
+                await self.app(scope, arrived.replay, send)
+            return
+        await self._fly(flight, ledger, scope, arrived, send)
+
+    async def _judge(self, ledger: ledger_of.Ledger, scope: Scope, arrived: _Arrival, send: Send) -> Optional[_Flight]:
+        """A flight that was admitted; None when the client has its refusal or left. Errors: _Undecided."""
+        body = arrived.body
+        if len(body) > LARGE:
+            asked = await asyncio.get_running_loop().run_in_executor(None, body_of.read_request, body)
+        else:
+            asked = body_of.read_request(body)
+        if asked is None:  # the server says itself what is wrong with it
+            return _Flight(0, ledger_of.Request(), body_of.Asked(), 0)
+        request = await self._price(ledger, scope, body, asked)
+        decision = ledger_of.Decision()
+        if ledger.admit(request, decision) != ledger_of.OK:
+            raise _Undecided("the ledger is busy")
+        if decision.verdict == ledger_of.WAIT and not await self._wait(ledger, decision, arrived):
+            return None
+        if decision.verdict == ledger_of.ADMIT:
+            return _Flight(decision.id, request, asked, decision.first_token_ns)
+        reason = decision.reason
+        if decision.verdict == ledger_of.NEVER:
+            log.info("refused for ever: %s, %d prompt tokens, %d at most, %d samples, %d units of memory",
+                     ledger_of.word("reason", reason), request.prompt_tokens, request.max_tokens, request.samples,
+                     decision.peak_units)
+        await _refuse(send, decision.http, ledger_of.word("reason_code", reason),
+                      ledger_of.word("reason_message", reason), decision.retry_after_ms,
+                      ledger_of.word("reason", reason))
+        return None
+
+    async def _price(self, ledger: ledger_of.Ledger, scope: Scope, body: bytes,
+                     asked: body_of.Asked) -> ledger_of.Request:
+        tokens = 0
+        if self.settings.count == "tokenize" and asked.prompts == 1:
+            tokens = await engine_of.ask_tokens(self.app, scope, body, _credentials(scope))
+        elif self.settings.tokenizer:
+            tokens = await self._tokenized(body, asked)
+        if not tokens:
+            tokens = self._rate.tokens(asked) + asked.images * body_of.IMAGE_TOKENS
+        request = ledger_of.Request(prompt_tokens=min(tokens, body_of.MOST), samples=asked.samples * asked.prompts,
+                                    image_tokens=asked.images * body_of.IMAGE_TOKENS)
+        if asked.prompts > 1:  # each has its own prompt: nothing of it is shared
+            request.prompt_tokens = -(-request.prompt_tokens // asked.prompts)
+        request.max_tokens = asked.max_tokens
+        if "embeddings" in _path(scope):
+            asked.generates = False
+            request.max_tokens = request.known_output = 1
+        if asked.logprob_rows:
+            request.logprob_rows = request.prompt_tokens
+        name = _path(scope)
+        if self.settings.trust:
+            name = _header(scope, b"x-plimsoll-class").decode("utf-8", "replace") or name
+            request.priority = asked.priority
+            try:
+                request.priority = int(_header(scope, b"x-plimsoll-priority") or asked.priority)
+            except ValueError:
+                pass
+        request.class_id = self._class(ledger, name)
+        request.flags = ledger_of.MAY_WAIT if self.settings.wait > 0 else 0
+        return request
+
+    async def _tokenized(self, body: bytes, asked: body_of.Asked) -> int:
+        """Prompt tokens by a tokenizer of our own, 0: cannot be told."""
+        if self._tokenizer is None:
+            try:
+                self._tokenizer = importlib.import_module("tokenizers").Tokenizer.from_file(self.settings.tokenizer)
+            except Exception as error:  # the package raises bare Exception for a bad file
+                self._say("tokenizer", f"{self.settings.tokenizer}: {error}; counting by bytes")
+                self._tokenizer = False
+        if not self._tokenizer:
+            return 0
+
+        def count() -> int:
+            texts = body_of.texts(body)
+            return asked.tokens + sum(len(one.ids) for one in self._tokenizer.encode_batch(texts))
+
+        if len(body) > 16 << 10:
+            return await asyncio.get_running_loop().run_in_executor(None, count)
+        return count()
+
+    def _class(self, ledger: ledger_of.Ledger, name: str) -> int:
+        if name not in self._classes:
+            if len(self._classes) >= CLASSES:
+                return 0
+            self._classes[name] = ledger.class_number(name)
+        return self._classes[name]
+
+    async def _wait(self, ledger: ledger_of.Ledger, decision: ledger_of.Decision, arrived: _Arrival) -> bool:
+        """Until there is room or the time is over; False when the client left."""
+        until = time.monotonic() + self.settings.wait
+        id, settled = decision.id, False
+        try:
+            while decision.verdict == ledger_of.WAIT:
+                left = until - time.monotonic()
+                if left <= 0:
+                    decision.verdict, decision.http = ledger_of.LATER, 429
+                    decision.retry_after_ms = max(1000, decision.retry_after_ms)
+                    return True
+                if await arrived.leaves_within(min(left, 0.5, max(0.005, decision.retry_after_ms / 1000))):
+                    return False
+                if ledger.poll(id, decision) == ledger_of.UNKNOWN:
+                    raise _Undecided("its place in the queue was lost")
+            settled = True
+            return True
+        finally:
+            if not settled:
+                ledger.release(id, 0, ledger_of.CANCELLED)
+
+    async def _fly(self, flight: _Flight, ledger: ledger_of.Ledger, scope: Scope, arrived: _Arrival, send: Send) -> None:
+        """Hand the request to the server, watch its answer go by, and return what it held."""
+        if flight.id:
+            self.flights[flight.id] = flight
+
+        async def pass_on(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                flight.see(message, ledger)
+            elif message["type"] == "http.response.start":
+                flight.begin(message)
+            await send(message)
+
+        try:
+            await self.app(scope, arrived.replay, pass_on)
+        finally:
+            if flight.id:
+                self.flights.pop(flight.id, None)
+                self._land(flight, ledger, arrived)
+
+    def _land(self, flight: _Flight, ledger: ledger_of.Ledger, arrived: _Arrival) -> None:
+        tail = body_of.tail_of(flight.tail)
+        answered = body_of.read_answer(tail)
+        generated = -(-answered.output_tokens // flight.request.samples) or flight.generated
+        if flight.status == 200 and flight.complete:
+            outcome = ledger_of.LENGTH if answered.finish in ("length", "max_tokens") else ledger_of.STOPPED
+            if answered.prompt_tokens:
+                self._rate.learn(flight.asked, answered.prompt_tokens)
+        elif arrived.gone or flight.status in (0, 200, 499):
+            outcome = ledger_of.CANCELLED
+        else:
+            failed, wanted = body_of.read_failure(tail) if flight.status >= 500 else (False, 0)
+            outcome = ledger_of.OOM if failed else ledger_of.FAILED
+            if failed:
+                log.warning("the server ran out of memory on a request of %d prompt tokens, %d samples, %d image tokens",
+                            flight.request.prompt_tokens, flight.request.samples, flight.request.image_tokens)
+                ledger.oom(flight.request, wanted)
+        ledger.release(flight.id, generated, outcome)
+
+    # ---- the ledger and its upkeep
+
+    async def _opened(self, scope: Scope) -> Optional[ledger_of.Ledger]:
+        """The ledger, opened when it was not; None: not possible now."""
+        if self.ledger is not None:
+            return self.ledger
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self.ledger is None and time.monotonic_ns() >= self._retry_open_ns:
+                self._retry_open_ns = time.monotonic_ns() + 1_000_000_000
+                try:
+                    await self._open(scope)
+                except (ledger_of.LedgerError, _Undecided, OSError) as error:
+                    self._say("open", f"no ledger: {error}")
+        return self.ledger
+
+    async def _open(self, scope: Scope) -> None:
+        page = await self._look(scope)
+        length = self.settings.max_length or await engine_of.ask_length(self.app, scope, _credentials(scope))
+        block = self.settings.block_tokens or page.block_tokens or 16
+        capacity = self.settings.capacity_tokens or page.capacity_tokens
+        if not capacity:
+            raise _Undecided("the engine does not say how many tokens its KV cache holds; "
+                             "PLIMSOLL_GATE_CAPACITY_TOKENS can")
+        config = ledger_of.default_config()
+        config.capacity_units = max(1, capacity // block)
+        config.unit_bytes = 1
+        config.n_groups = 1
+        config.groups[0] = ledger_of.Group(block, 0, 1, 0)
+        config.max_length = length
+        s = self.settings
+        config.policy = ledger_of.POLICIES.index(s.policy)
+        config.lease_ns, config.stale_ns = _ns(s.lease), _ns(s.stale if s.scrape > 0 else 0)
+        config.first_token_ns, config.token_ns = _ns(s.first_token), _ns(s.token)
+        config.max_requests, config.long_part = s.requests, s.long_part
+        config.high, config.low = s.high, min(s.low, s.high)
+        config.waiters = min(1024, s.queue) if s.wait > 0 else 0
+        self.ledger = ledger_of.Ledger(s.ledger_path(scope.get("server")), config)
+        self._observe(page)
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(scope))
+        log.info("ledger %s: %d blocks of %d tokens, requests of at most %d tokens, policy %s", self.ledger.path,
+                 config.capacity_units, block, length, s.policy)
+
+    async def _look(self, scope: Scope) -> engine_of.Page:
+        """The engine's metrics; empty when it does not tell them."""
+        status, body = await engine_of.ask(self.app, scope, "GET", "/metrics")
+        return engine_of.read_page(body) if status == 200 else engine_of.Page()
+
+    def _observe(self, page: engine_of.Page) -> None:
+        figures = ledger_of.Figures()
+        if page.usage is not None:
+            figures.has |= ledger_of.HAS_USAGE
+            figures.usage = page.usage
+        if page.preempted is not None:
+            figures.has |= ledger_of.HAS_PREEMPTED
+            figures.preempted = int(page.preempted)
+        if figures.has and self.ledger is not None:
+            self.ledger.observe(figures)
+
+    async def _keep(self, scope: Scope) -> None:
+        """Once a second: leases, the dead, and, in whichever process comes first, the engine's figures."""
+        like = {"scheme": scope.get("scheme", "http"), "server": scope.get("server")}
+        while self.ledger is not None:
+            try:
+                await asyncio.sleep(min(1.0, self.settings.scrape or 1.0))
+                ledger = self.ledger
+                state = ledger.read() if ledger is not None else None
+                if ledger is None or state is None:
+                    continue
+                if self.settings.scrape > 0 and state.figures_age_ns >= _ns(self.settings.scrape) * 9 // 10:
+                    page = await self._look(like)
+                    self._pace.take(page)
+                    self._observe(page)
+                if self.ledger is not None:
+                    ledger.tick()
+                    self._renew(ledger, state)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # the keeper must live as long as the server
+                self._say("keeper", f"error while looking after the ledger: {error!r}")
+
+    def _renew(self, ledger: ledger_of.Ledger, state: ledger_of.State) -> None:
+        """Leases; and the growth of answers that cannot be watched because they come in one piece."""
+        token_s = self._pace.token_s or state.token_s
+        now = time.monotonic_ns()
+        for flight in list(self.flights.values()):
+            flight.renew(ledger, now, token_s)
+
+    # ---- saying
+
+    def _status(self) -> Dict[str, Any]:
+        state = self.ledger.read() if self.ledger is not None else None
+        return {"schema": "plimsoll.gate.door/1", "ledger": self.ledger.path if self.ledger else None,
+                "in_flight": len(self.flights), "unjudged": self.unjudged,
+                "tokens_per_byte": round(self._rate.mean, 4),
+                "state": ledger_of.state_facts(state) if state is not None else None}
+
+    def _say(self, kind: str, text: str) -> None:
+        """At most one line a minute for each kind."""
+        now = time.monotonic_ns()
+        if now - self._said.get(kind, -(1 << 62)) > 60_000_000_000:
+            self._said[kind] = now
+            log.warning("%s", text)
+
+
+class _Undecided(Exception):
+    """The gate cannot decide: settings.fail says what happens."""
+
+
+@dataclasses.dataclass
+class _Flight:
+    """A request that the server works on."""
+
+    id: int
+    request: ledger_of.Request
+    asked: body_of.Asked
+    first_token_ns: int  # expected wait for it
+    started_ns: int = dataclasses.field(default_factory=time.monotonic_ns)
+    status: int = 0
+    events: bool = False  # the answer is a stream of events
+    generated: int = 0
+    pieces: int = 0
+    told: int = 0
+    complete: bool = False
+    tail: List[bytes] = dataclasses.field(default_factory=list)
+
+    def begin(self, message: Message) -> None:
+        self.status = message["status"]
+        self.events = any(name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+                          for name, value in message.get("headers", ()))
+
+    def see(self, message: Message, ledger: ledger_of.Ledger) -> None:
+        """A piece of the answer goes by."""
+        chunk = message.get("body", b"")
+        if not message.get("more_body", False):
+            self.complete = True
+        if not chunk:
+            return
+        self.tail = [*self.tail[-2:], chunk[-8192:]]
+        if not self.events or not self.id:
+            return
+        self.pieces += body_of.split_events(chunk)
+        self.generated = -(-self.pieces // self.request.samples)
+        if self.told == 0 or self.generated - self.told >= TELL_EVERY:
+            self.told = self.generated
+            ledger.extend(self.id, self.told)
+
+    def renew(self, ledger: ledger_of.Ledger, now_ns: int, token_s: float) -> None:
+        """token_s: seconds for each token of an answer now, 0: not known."""
+        if not self.events and token_s > 0 and self.asked.generates:
+            ran_s = (now_ns - self.started_ns - self.first_token_ns) / 1e9
+            guess = int(ran_s / token_s)
+            most = self.request.max_tokens or guess
+            self.generated = max(self.generated, min(guess, most))
+        self.told = max(self.told, self.generated)
+        ledger.extend(self.id, self.told)
+
+
+class _Pace:
+    """Seconds for each further token of an answer, from the engine's counters; None, as 0, until it is known."""
+
+    def __init__(self) -> None:
+        self.token_s = 0.0
+        self._generated: Optional[float] = None
+        self._running = 0.0
+        self._at = 0.0
+
+    def take(self, page: engine_of.Page) -> None:
+        now = time.monotonic()
+        if page.generated is not None and page.running is not None:
+            if self._generated is not None and page.generated > self._generated and now > self._at:
+                running = max(1.0, (page.running + self._running) / 2)
+                seen = running * (now - self._at) / (page.generated - self._generated)
+                self.token_s = seen if not self.token_s else self.token_s + (seen - self.token_s) / 8
+            self._generated, self._running, self._at = page.generated, page.running, now
+
+
+class _Arrival:
+    """The body of a request, read before it is judged, and given to the server afterwards."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._given = False
+        self._next: Optional[asyncio.Task[Message]] = None
+        self.body = b""
+        self.gone = False  # the client left
+
+    async def read(self, scope: Scope) -> bool:
+        """False: it is too long. When the client leaves meanwhile, `gone` is set."""
+        said = _header(scope, b"content-length")
+        if said.isdigit() and int(said) > self._limit:
+            return False
+        pieces: List[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self.gone = True
+                return True
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > self._limit:
+                return False
+            if not message.get("more_body", False):
+                self.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                return True
+
+    async def leaves_within(self, seconds: float) -> bool:
+        """Wait so long, or until the client leaves: whether it did."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._receive())
+        done, _ = await asyncio.wait({self._next}, timeout=seconds)
+        self.gone = bool(done) and self._next.result()["type"] == "http.disconnect"
+        return self.gone
+
+    async def replay(self) -> Message:
+        """What the server receives: the body in one piece, then what the client sends further."""
+        if not self._given:
+            self._given = True
+            return {"type": "http.request", "body": self.body, "more_body": False}
+        waiting, self._next = self._next, None
+        message = await (waiting if waiting is not None else self._receive())
+        self.gone = self.gone or message["type"] == "http.disconnect"
+        return message
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * 1e9)
+
+
+def _path(scope: Scope) -> str:
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root):] if root and path.startswith(root) else path
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    return next((bytes(value) for key, value in scope.get("headers", ()) if key.lower() == name), b"")
+
+
+def _credentials(scope: Scope) -> Headers:
+    """The client's own key, to ask the server on its behalf."""
+    return [(key, value) for key, value in scope.get("headers", ()) if key.lower() in (b"authorization", b"x-api-key")]
+
+
+async def _answer(send: Send, status: int, data: Dict[str, Any], headers: Tuple[Tuple[bytes, bytes], ...] = ()) -> None:
+    body = json.dumps(data).encode()
+    await send({"type": "http.response.start", "status": status,
+                "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),
+                            *headers]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _refuse(send: Send, status: int, code: str, message: str, retry_ms: int = 0, reason: str = "") -> None:
+    """An error in the shape of OpenAI's. Clients that follow Retry-After are told in both forms they know."""
+    headers: List[Tuple[bytes, bytes]] = []
+    if status in (429, 503):
+        retry_ms = min(60_000, max(1000, retry_ms))
+        headers += [(b"retry-after", str(-(-retry_ms // 1000)).encode()), (b"retry-after-ms", str(retry_ms).encode())]
+    else:
+        headers.append((b"x-should-retry", b"false"))
+    if status == 503:
+        headers.append((b"connection", b"close"))
+    if reason:
+        headers.append((b"x-plimsoll-reason", reason.encode()))
+    error = {"message": message, "type": TYPES.get(status, "server_error"), "param": None, "code": code}
+    await _answer(send, status, {"error": error}, tuple(headers))

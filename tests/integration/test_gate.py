@@ -1,0 +1,365 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The ASGI middleware of the gate: around an engine that is simulated in the same process, with several processes that
+share a ledger and are killed, and with clients of every bad kind."""
+
+import asyncio
+import ctypes
+import json
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import plimtest  # noqa: E402
+from asgi_engine import Engine, call  # noqa: E402
+
+sys.path.insert(0, str(plimtest.ROOT / "python"))
+BUILD = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", plimtest.ROOT / "build"))
+os.environ["PLIMSOLL_GATE_LIBRARY"] = str(BUILD / "runtime" / "gate" / "libplimsoll_gate.so")
+from plimsoll import _gate_body as bodies  # noqa: E402
+from plimsoll import _gate_engine as engines  # noqa: E402
+from plimsoll import _gate_ledger as ledgers  # noqa: E402
+from plimsoll.gate import GateSettings, Middleware  # noqa: E402
+
+
+def ask(tokens=10, new=16, really=None, **more):
+    data = {"model": "m", "prompt": "word " * tokens, "max_tokens": new, **more}
+    return data if really is None else {**data, "really": really}
+
+
+class Gated(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.ledger = os.path.join(self.folder.name, "ledger")
+
+    def settings(self, **more):
+        return GateSettings(**{"ledger": self.ledger, "scrape": 0.05, **more})
+
+    def inside(self, work, engine=None, **settings):
+        """Run work(app, engine) in an event loop; the ledger must be sound and empty when all is over."""
+        engine = engine or Engine()
+        app = Middleware(engine, self.settings(**settings))
+
+        async def run():
+            try:
+                result = await asyncio.wait_for(work(app, engine), 60)
+                if app.ledger is not None:
+                    self.assertIsNone(app.ledger.check())
+                    self.assertEqual(app.ledger.read().live, 0, "something is still reserved")
+                return result
+            finally:
+                app.close()
+
+        return asyncio.run(run())
+
+
+class Layout(unittest.TestCase):
+    def test_structures_are_laid_out_as_in_the_header(self):
+        lines, expected = [], []
+        for name, kind in ledgers.STRUCTURES.items():
+            c = f"struct plimsoll_gate_{name}"
+            lines.append(f'printf("%zu\\n", sizeof({c}));')
+            expected.append(ctypes.sizeof(kind))
+            for field, *_ in kind._fields_:
+                lines.append(f'printf("%zu\\n", offsetof({c}, {field}));')
+                expected.append(getattr(kind, field).offset)
+        lines.append('printf("%zu\\n", sizeof(struct plimsoll_gate));')
+        expected.append(128 * 8)
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "layout.c"
+            source.write_text("#include <plimsoll/gate.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                              + "\n".join(lines) + "\nreturn 0;\n}\n")
+            subprocess.run(["cc", f"-I{plimtest.ROOT}/include", source, "-o", f"{folder}/layout"], check=True)
+            got = subprocess.run([f"{folder}/layout"], check=True, stdout=subprocess.PIPE).stdout.split()
+        self.assertEqual(list(map(int, got)), expected)
+
+
+class Bodies(unittest.TestCase):
+    def test_requests_of_every_interface_are_read(self):
+        chat = bodies.read_request(json.dumps({
+            "model": "m", "max_completion_tokens": 7, "max_tokens": 9, "n": 2, "stream": True, "priority": -3,
+            "messages": [{"role": "system", "content": "abcd"},
+                         {"role": "user", "content": [{"type": "text", "text": "efg"},
+                                                      {"type": "image_url", "image_url": {"url": "data:..."}}]}],
+        }).encode())
+        self.assertEqual((chat.text_bytes, chat.images, chat.max_tokens, chat.samples, chat.streams, chat.priority),
+                         (7, 1, 7, 2, True, -3))
+        ids = bodies.read_request(b'{"prompt": [1, 2, 3], "max_tokens": 5}')
+        self.assertEqual((ids.tokens, ids.text_bytes, ids.max_tokens, ids.prompts), (3, 0, 5, 1))
+        many = bodies.read_request(b'{"prompt": [[1, 2], [3, 4, 5]]}')
+        self.assertEqual((many.tokens, many.prompts), (5, 2))
+        sglang = bodies.read_request(b'{"text": "hello", "sampling_params": {"max_new_tokens": 12, "n": 3}}')
+        self.assertEqual((sglang.text_bytes, sglang.max_tokens, sglang.samples), (5, 12, 3))
+        responses = bodies.read_request(json.dumps({"input": "h\u00e9", "instructions": "be brief", "max_output_tokens": 4}).encode())
+        self.assertEqual((responses.text_bytes, responses.max_tokens), (11, 4))
+
+    def test_odd_bodies_are_read_as_far_as_they_make_sense(self):
+        for body in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100000, b"nul", b'"x"'):
+            self.assertIsNone(bodies.read_request(body))
+        for body in (b'{"prompt": {"a": 1}}', b'{"prompt": [[[1]]]}', b'{"messages": "x"}', b'{"messages": [1, null, {"content": 5}]}',
+                     b'{"max_tokens": "many"}', b'{"max_tokens": -1, "n": -5}', b'{"max_tokens": 1e300}', b'{"max_tokens": true}',
+                     b'{"prompt": [1, "a", null]}', b'{"n": NaN, "prompt": "x"}', b'{"input": [{}], "tools": {"a": [1]}}',
+                     b'{"sampling_params": []}', b'{"priority": 1e99}', b'{"model": ["m"]}', b'{"prompt": []}'):
+            asked = bodies.read_request(body)
+            self.assertIsNotNone(asked, body)
+            self.assertGreaterEqual(asked.samples, 1)
+            self.assertTrue(0 <= asked.max_tokens <= bodies.MOST and 0 <= bodies.TokenRate().tokens(asked) <= bodies.MOST)
+
+    def test_words_in_an_answer_are_not_taken_for_its_figures(self):
+        text = json.dumps({"choices": [{"text": '"completion_tokens": 99, "finish_reason": "length"', "finish_reason": "stop"}],
+                           "usage": {"prompt_tokens": 11, "completion_tokens": 5}}).encode()
+        self.assertEqual(bodies.read_answer(text), bodies.Answered(11, 5, "stop"))
+        self.assertEqual(bodies.read_answer(b"data: {}"), bodies.Answered())
+
+    def test_the_rate_of_tokens_settles_above_most_prompts_of_its_language(self):
+        rate = bodies.TokenRate()
+        asked = bodies.Asked(text_bytes=1000)
+        first = rate.tokens(asked)
+        for i in range(400):
+            rate.learn(asked, 200 + i % 21)  # 0.20 to 0.22
+        self.assertLess(rate.tokens(asked), first)
+        self.assertTrue(210 <= rate.tokens(asked) <= 235, rate.tokens(asked))
+
+    def test_pages_of_metrics_are_summed_over_ranks(self):
+        page = engines.read_page(
+            b'vllm:kv_cache_usage_perc{engine="0"} 0.5\nvllm:kv_cache_usage_perc{engine="1"} 0.7\n'
+            b'vllm:num_preemptions_total{engine="0"} 3.0\nvllm:num_preemptions_total{engine="1"} 4.0\n'
+            b'vllm:num_preemptions_created{engine="1"} 1.7e9\n'
+            b'vllm:cache_config_info{block_size="16",num_gpu_blocks="101",x="a\\"b"} 1.0\n'
+            b'vllm:cache_config_info{block_size="16",num_gpu_blocks="101"} 1.0\n')
+        self.assertAlmostEqual(page.usage, 0.6)
+        self.assertEqual((page.preempted, page.capacity_tokens, page.block_tokens), (7, 3200, 16))
+        self.assertEqual(engines.read_page(b"\xff\x00 nonsense {{{\n" * 100), engines.Page())
+
+
+class Requests(Gated):
+    def test_a_request_that_fits_passes_and_gives_back_what_it_held(self):
+        async def work(app, engine):
+            status, _, body, _ = await call(app, "/v1/completions", ask(20, 8))
+            self.assertEqual((status, json.loads(body)["usage"]["completion_tokens"]), (200, 8))
+            state = app.ledger.read()
+            self.assertEqual((state.admitted, state.finished, state.capacity_units), (1, 1, 100))
+            self.assertEqual(app.ledger.config().max_length, 2048)
+        self.inside(work)
+
+    def test_a_stream_is_passed_on_piece_by_piece_and_unchanged(self):
+        async def work(app, engine):
+            plain = await call(engine, "/v1/completions", ask(5, 40, stream=True))
+            gated = await call(app, "/v1/completions", ask(5, 40, stream=True))
+            self.assertEqual(gated, plain)
+            self.assertEqual(gated[3], 42)
+        self.inside(work)
+
+    def test_what_can_never_fit_is_refused_for_ever(self):
+        async def work(app, engine):
+            status, headers, body, _ = await call(app, "/v1/completions", {"model": "m", "prompt": [5] * 3000, "max_tokens": 5})
+            self.assertEqual(status, 400)
+            error = json.loads(body)["error"]
+            self.assertEqual((error["code"], error["type"], error["param"]), ("context_length_exceeded", "invalid_request_error", None))
+            self.assertEqual(headers["x-should-retry"], "false")
+            self.assertNotIn("retry-after", headers)
+            status, _, body, _ = await call(app, "/v1/completions", {"prompt": [5] * 1900, "max_tokens": 5, "n": 1})
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (400, "request_too_large"))  # 119 of 100 blocks
+            self.assertEqual([p for p, _ in engine.seen if p == "/v1/completions"], [])
+        self.inside(work)
+
+    def test_a_full_engine_answers_429_with_retry_after_and_recovers(self):
+        async def work(app, engine):
+            answers = await asyncio.gather(*(call(app, "/v1/completions", ask(100, 300, stream=True)) for _ in range(40)))
+            refused = [a for a in answers if a[0] == 429]
+            self.assertEqual(len(refused) + sum(a[0] == 200 for a in answers), 40)
+            self.assertGreater(len(refused), 20)
+            for _, headers, body, _ in refused:
+                self.assertTrue(1 <= int(headers["retry-after"]) <= 60)
+                self.assertTrue(1000 <= int(headers["retry-after-ms"]) <= 60000)
+                self.assertEqual(json.loads(body)["error"]["type"], "rate_limit_exceeded")
+            self.assertEqual(engine.preemptions, 0)
+            self.assertEqual((await call(app, "/v1/completions", ask(10, 5)))[0], 200)
+        self.inside(work, policy="conservative")
+
+    def test_requests_wait_for_room_when_that_is_chosen(self):
+        async def work(app, engine):
+            answers = await asyncio.gather(*(call(app, "/v1/completions", ask(100, 100)) for _ in range(30)))
+            self.assertEqual([a[0] for a in answers], [200] * 30)
+            self.assertLessEqual(engine.most_running, 8)
+            self.assertEqual(engine.preemptions, 0)
+        self.inside(work, policy="conservative", wait=30.0, queue=64)
+
+    def test_who_waits_too_long_is_told_to_come_again_and_who_leaves_loses_the_place(self):
+        async def work(app, engine):
+            long = asyncio.ensure_future(call(app, "/v1/completions", ask(100, 1200)))
+            await asyncio.sleep(0.1)
+            status, headers, _, _ = await call(app, "/v1/completions", ask(100, 1100))
+            self.assertEqual((status, "retry-after" in headers), (429, True))
+            self.assertEqual(app.ledger.read().waiting, 0)
+            long.cancel()
+            await asyncio.gather(long, return_exceptions=True)
+        self.inside(work, policy="conservative", wait=0.3)
+
+    def test_clients_that_leave_in_the_middle_hold_nothing(self):
+        async def work(app, engine):
+            await asyncio.gather(*(call(app, "/v1/completions", ask(20, 500, stream=True), leave_after=i % 9 + 1) for i in range(8)))
+            self.assertEqual(app.ledger.read().cancelled, 8)
+            self.assertEqual(engine.used(), 0)
+        self.inside(work)
+
+    def test_tasks_that_are_cancelled_hold_nothing(self):
+        async def work(app, engine):
+            tasks = [asyncio.ensure_future(call(app, "/v1/completions", ask(20, 1000))) for _ in range(5)]
+            await asyncio.sleep(0.1)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self.inside(work)
+
+    def test_the_server_itself_answers_bodies_that_make_no_sense(self):
+        async def work(app, engine):
+            engine.fail_with = (400, b"{}")
+            for body in (b"", b"{", b"[1]"):
+                self.assertEqual((await call(app, "/v1/completions", body))[0], 400)
+            self.assertEqual([n for p, n in engine.seen if p == "/v1/completions"], [0, 1, 3])
+        self.inside(work)
+
+    def test_bodies_of_a_hundred_megabytes_are_refused_before_they_are_read(self):
+        async def work(app, engine):
+            status, _, body, _ = await call(app, "/v1/completions", b"x", headers=[(b"content-length", b"104857600")])
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (413, "request_too_large"))
+            status, *_ = await call(app, "/v1/completions", pieces=[b"x" * 65536] * 32)  # without a length
+            self.assertEqual(status, 413)
+            big = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "A" * 900000}},
+                                                             {"type": "text", "text": "what is it?"}]}], "max_tokens": 4}
+            self.assertEqual((await call(app, "/v1/chat/completions", big))[0], 500)  # the engine has no such messages
+        self.inside(lambda app, engine: work(app, engine), engine=Failing(), body=1 << 20)
+
+    def test_other_paths_and_methods_pass_untouched(self):
+        async def work(app, engine):
+            self.assertEqual((await call(app, "/v1/models", method="GET"))[0], 200)
+            self.assertEqual((await call(app, "/nothing", b"raw"))[0], 404)
+            self.assertIsNone(app.ledger)
+        self.inside(work)
+
+    def test_wrong_token_counts_do_not_starve_or_flood(self):
+        async def work(app, engine):
+            answers = await asyncio.gather(*(call(app, "/v1/completions", ask(60, 60)) for _ in range(12)))
+            self.assertGreaterEqual(sum(a[0] == 200 for a in answers), 3)
+            self.assertLess(engine.preemptions, 12)
+        for words_per_token in (1 / 3, 3.0):
+            with self.subTest(words_per_token=words_per_token):
+                self.ledger += "x"
+                self.inside(work, engine=Engine(words_per_token=words_per_token))
+
+    def test_prompts_can_be_counted_by_the_engine(self):
+        async def work(app, engine):
+            await call(app, "/v1/completions", ask(50, 4))
+            self.assertEqual([p for p, _ in engine.seen].count("/tokenize"), 1)
+        self.inside(work, count="tokenize")
+
+    def test_running_out_of_memory_is_learned_and_trips_the_breaker(self):
+        async def work(app, engine):
+            await call(app, "/v1/completions", ask(5, 5))
+            engine.fail_with = (500, b'{"error": {"message": "CUDA out of memory. Tried to allocate 2.00 GiB"}}')
+            for _ in range(3):
+                self.assertEqual((await call(app, "/v1/completions", ask(5, 5)))[0], 500)
+            status, headers, body, _ = await call(app, "/v1/completions", ask(5, 5))
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "service_unavailable"))
+            self.assertEqual(headers["connection"], "close")
+            self.assertEqual(app.ledger.read().ooms, 3)
+        self.inside(work)
+
+    def test_an_engine_that_tells_nothing_is_open_or_closed_by_choice(self):
+        async def mute(scope, receive, send):
+            await receive()
+            await send({"type": "http.response.start", "status": 404 if scope["method"] == "GET" else 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        async def work(app, engine):
+            return (await call(app, "/v1/completions", ask()))[0], app.unjudged
+
+        self.assertEqual(self.inside(work, engine=mute), (200, 1))
+        self.assertEqual(self.inside(work, engine=mute, fail="closed"), (503, 1))
+        self.assertEqual(self.inside(work, engine=mute, capacity_tokens=10000), (200, 0))
+
+    def test_answers_in_one_piece_keep_their_lease(self):
+        async def work(app, engine):
+            slow = asyncio.ensure_future(call(app, "/v1/completions", ask(10, 400)))
+            await asyncio.sleep(1.5)
+            self.assertEqual((app.ledger.read().live, app.ledger.read().expired), (1, 0))
+            self.assertEqual((await slow)[0], 200)
+        self.inside(work, engine=Engine(token_s=0.005), lease=0.5)
+
+    def test_ten_thousand_streams_at_once_leave_nothing_behind(self):
+        async def work(app, engine):
+            answers = await asyncio.gather(*(call(app, "/v1/completions", ask(3, 3, stream=True)) for _ in range(10_000)))
+            self.assertEqual({a[0] for a in answers}, {200})
+            self.assertEqual(app.ledger.read().admitted, 10_000)
+        self.inside(work, engine=Engine(blocks=200_000, token_s=0.05))
+
+
+class Failing(Engine):
+    async def _generate(self, data, receive, send):
+        await self._plain(send, 500, b'{"error": {"message": "no"}}')
+
+
+def hold(path, library, ready):
+    """A process with reservations, for killing."""
+    os.environ["PLIMSOLL_GATE_LIBRARY"] = library
+    app = Middleware(Engine(token_s=10), GateSettings(ledger=path))
+
+    async def run():
+        tasks = [asyncio.ensure_future(call(app, "/v1/completions", ask(20, 100))) for _ in range(4)]
+        while app.ledger is None or app.ledger.read().live < 4:
+            await asyncio.sleep(0.01)
+        ready.set()
+        await asyncio.gather(*tasks)
+    asyncio.run(run())
+
+
+class Processes(Gated):
+    def test_a_killed_server_process_loses_its_reservations_and_the_others_go_on(self):
+        context = multiprocessing.get_context("spawn")
+
+        async def work(app, engine):
+            self.assertEqual((await call(app, "/v1/completions", ask(5, 3)))[0], 200)
+            for _ in range(5):
+                ready = context.Event()
+                child = context.Process(target=hold, args=(self.ledger, os.environ["PLIMSOLL_GATE_LIBRARY"], ready), daemon=True)
+                child.start()
+                self.assertTrue(await asyncio.to_thread(ready.wait, 20))
+                self.assertEqual(app.ledger.read().live, 4)
+                os.kill(child.pid, signal.SIGKILL)
+                await asyncio.to_thread(child.join)
+                until = time.monotonic() + 20
+                while app.ledger.read().live and time.monotonic() < until:
+                    await asyncio.sleep(0.02)  # the keeper's next tick returns them
+                self.assertEqual(app.ledger.read().live, 0)
+            self.assertEqual(app.ledger.read().reclaimed, 20)
+            self.assertEqual((await call(app, "/v1/completions", ask(5, 3)))[0], 200)
+        self.inside(work)
+
+    def test_the_end_of_a_server_returns_what_it_held(self):
+        async def run():
+            app = Middleware(Engine(token_s=10), self.settings())
+            task = asyncio.ensure_future(call(app, "/v1/completions", ask(20, 100)))
+            while app.ledger is None or not app.ledger.read().live:
+                await asyncio.sleep(0.01)
+            watcher = ledgers.Ledger(self.ledger, None)
+            self.assertEqual(watcher.read().live, 1)
+            app.close()
+            self.assertEqual(watcher.read().live, 0)
+            watcher.close()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        asyncio.run(run())
+
+
+if __name__ == "__main__":
+    plimtest.main()
