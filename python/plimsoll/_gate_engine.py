@@ -122,7 +122,8 @@ async def ask_tokens(app: App, like: Scope, body: bytes, headers: Headers) -> in
     """Tokens of a request's prompt by the engine's /tokenize, 0: it does not say."""
     try:
         data = json.loads(body)
-        wanted = {key: data[key] for key in ("model", "prompt", "messages", "tools", "chat_template_kwargs") if key in data}
+        keys = ("model", "prompt", "messages", "tools", "chat_template_kwargs")
+        wanted = {key: data[key] for key in keys if key in data}
     except (ValueError, TypeError, RecursionError):
         return 0
     if not isinstance(wanted.get("prompt", ""), str):

@@ -53,8 +53,8 @@ class Config(ctypes.Structure):
 
 
 class Request(ctypes.Structure):
-    _fields_ = _fields("u32 prompt_tokens max_tokens cached_tokens shared_tokens samples image_tokens logprob_rows class_id;"
-                       "i32 priority; u32 known_output flags reserved; u64 lease_ns")
+    _fields_ = _fields("u32 prompt_tokens max_tokens cached_tokens shared_tokens samples image_tokens logprob_rows"
+                       " class_id; i32 priority; u32 known_output flags reserved; u64 lease_ns")
 
 
 class Decision(ctypes.Structure):
@@ -169,59 +169,58 @@ class Ledger:
             self._open = False
             self._lib.plimsoll_gate_close(self._gate, time.monotonic_ns())
 
-    def admit(self, request: Request, out: Decision) -> int:
-        code: int = self._lib.plimsoll_gate_admit(self._gate, request, out, time.monotonic_ns())
+    def _do(self, name: str, *arguments: Any) -> int:
+        """A function of the library on this handle, now. On a closed one nothing happens, and UNKNOWN is returned."""
+        if not self._open:
+            return UNKNOWN
+        code: int = getattr(self._lib, "plimsoll_gate_" + name)(self._gate, *arguments, time.monotonic_ns())
         return code
+
+    def admit(self, request: Request, out: Decision) -> int:
+        return self._do("admit", request, out)
 
     def poll(self, id: int, out: Decision) -> int:
-        code: int = self._lib.plimsoll_gate_poll(self._gate, id, out, time.monotonic_ns())
-        return code
+        return self._do("poll", id, out)
 
     def extend(self, id: int, generated: int) -> int:
-        code: int = self._lib.plimsoll_gate_extend(self._gate, id, generated, time.monotonic_ns())
-        return code
+        return self._do("extend", id, generated)
 
     def release(self, id: int, generated: int, outcome: int) -> int:
-        code: int = self._lib.plimsoll_gate_release(self._gate, id, generated, outcome, time.monotonic_ns())
-        return code
+        return self._do("release", id, generated, outcome)
 
     def oom(self, request: Request, wanted: int) -> int:
-        code: int = self._lib.plimsoll_gate_oom(self._gate, request, wanted, time.monotonic_ns())
-        return code
+        return self._do("oom", request, wanted)
 
     def observe(self, figures: Figures) -> int:
-        code: int = self._lib.plimsoll_gate_observe(self._gate, figures, time.monotonic_ns())
-        return code
+        return self._do("observe", figures)
 
     def tick(self) -> int:
-        code: int = self._lib.plimsoll_gate_tick(self._gate, time.monotonic_ns())
-        return code
+        return self._do("tick")
 
     def resize(self, capacity_units: int) -> int:
-        code: int = self._lib.plimsoll_gate_resize(self._gate, capacity_units, time.monotonic_ns())
-        return code
+        return self._do("resize", capacity_units)
 
     def drain(self, on: bool) -> int:
-        code: int = self._lib.plimsoll_gate_drain(self._gate, on, time.monotonic_ns())
-        return code
+        return self._do("drain", on)
 
     def class_number(self, name: str) -> int:
         """0 when the table of classes is full."""
-        number: int = self._lib.plimsoll_gate_class(self._gate, name.encode("utf-8", "replace"), time.monotonic_ns())
-        return number
+        return self._do("class", name.encode("utf-8", "replace")) if self._open else 0
 
     def config(self) -> Config:
         out = Config()
-        self._lib.plimsoll_gate_config(self._gate, out)
+        if self._open:
+            self._lib.plimsoll_gate_config(self._gate, out)
         return out
 
     def read(self) -> Optional[State]:
-        """None when the ledger is busy."""
+        """None when the ledger is busy or closed."""
         out = State()
-        return out if self._lib.plimsoll_gate_read(self._gate, out, time.monotonic_ns()) == OK else None
+        return out if self._do("read", out) == OK else None
 
     def check(self) -> Optional[str]:
-        text: Optional[bytes] = self._lib.plimsoll_gate_check(self._gate)
+        """What is wrong in it, for tests."""
+        text: Optional[bytes] = self._lib.plimsoll_gate_check(self._gate) if self._open else None
         return None if text is None else text.decode()
 
 

@@ -50,8 +50,8 @@ class GateSettings:
                                    "the user and the port")
     policy: str = setting("expected", _word("expected", "conservative", "overcommit", "unlimited"),
                           "how memory is judged: `expected`, `conservative`, `overcommit` or `unlimited`")
-    fail: str = setting("open", _word("open", "closed"), "what happens to requests while the gate cannot decide: `open` "
-                                                         "lets them pass, `closed` answers 503")
+    fail: str = setting("open", _word("open", "closed"), "what happens to requests while the gate cannot decide: "
+                                                         "`open` lets them pass, `closed` answers 503")
     wait: float = setting(0.0, read_seconds, "longest time that a request waits for room before it gets 429; 0: none "
                                              "waits")
     queue: int = setting(256, read_count, "most requests that wait, of all processes; at most 1024")
@@ -61,8 +61,8 @@ class GateSettings:
     requests: int = setting(0, read_count, "most requests at once; 0: no limit")
     high: float = setting(0.98, _ratio, "share of the KV pool up to which requests are let in")
     low: float = setting(0.96, _ratio, "after a refusal for want of memory, share below which they are let in again")
-    long_part: float = setting(0.0, read_seconds, "a request that needs more than this share of the pool is a long one; "
-                                                  "all long ones together get half of it; 0: none is")
+    long_part: float = setting(0.0, read_seconds, "a request that needs more than this share of the pool is a long "
+                                                  "one; all long ones together get half of it; 0: none is")
     lease: float = setting(60.0, read_seconds, "a reservation that nobody renews for so long ends")
     stale: float = setting(15.0, read_seconds, "engine figures that are older count as a full engine; 0: never")
     scrape: float = setting(1.0, read_seconds, "seconds between looks at the engine's own figures; 0: never")
@@ -73,8 +73,8 @@ class GateSettings:
     block_tokens: int = setting(0, read_count, "tokens of a block of it; 0: ask the engine, else 16")
     max_length: int = setting(0, read_count, "most tokens of one request; 0: ask the engine")
     body: int = setting(64 << 20, read_size, "longest body of a request; longer ones get 413")
-    trust: bool = setting(False, is_on, "believe the headers x-plimsoll-class and x-plimsoll-priority, and `priority` in "
-                                        "bodies: only behind a proxy that sets them")
+    trust: bool = setting(False, is_on, "believe the headers x-plimsoll-class and x-plimsoll-priority, and `priority` "
+                                        "in bodies: only behind a proxy that sets them")
     paths: Tuple[str, ...] = setting(PATHS, _paths, "paths of requests that need memory, by commas")
     status: str = setting("", str, "a path where the state of the ledger can be read, as `/plimsoll/gate`; empty: none")
 

@@ -216,7 +216,8 @@ class Middleware:
             if not settled:
                 ledger.release(id, 0, ledger_of.CANCELLED)
 
-    async def _fly(self, flight: _Flight, ledger: ledger_of.Ledger, scope: Scope, arrived: _Arrival, send: Send) -> None:
+    async def _fly(self, flight: _Flight, ledger: ledger_of.Ledger, scope: Scope, arrived: _Arrival,
+                   send: Send) -> None:
         """Hand the request to the server, watch its answer go by, and return what it held."""
         if flight.id:
             self.flights[flight.id] = flight
@@ -249,7 +250,7 @@ class Middleware:
             failed, wanted = body_of.read_failure(tail) if flight.status >= 500 else (False, 0)
             outcome = ledger_of.OOM if failed else ledger_of.FAILED
             if failed:
-                log.warning("the server ran out of memory on a request of %d prompt tokens, %d samples, %d image tokens",
+                log.warning("the server ran out of memory on a request: %d prompt tokens, %d samples, %d image tokens",
                             flight.request.prompt_tokens, flight.request.samples, flight.request.image_tokens)
                 ledger.oom(flight.request, wanted)
         ledger.release(flight.id, generated, outcome)
