@@ -45,7 +45,7 @@ def _paths(text: str) -> Tuple[str, ...]:
 class GateSettings:
     """How a front door behaves, and what it cannot ask the engine."""
 
-    on: bool = setting(True, is_on, "0: everything passes and nothing is booked")
+    on: bool = setting(True, is_on, "0: everything passes and nothing is booked", "1")
     ledger: str = setting("", str, "the file that all processes of a server share; empty: one in /dev/shm, named for "
                                    "the user and the port")
     policy: str = setting("expected", _word("expected", "conservative", "overcommit", "unlimited"),
@@ -72,10 +72,11 @@ class GateSettings:
     capacity_tokens: int = setting(0, read_count, "tokens that the KV pool has room for; 0: ask the engine")
     block_tokens: int = setting(0, read_count, "tokens of a block of it; 0: ask the engine, else 16")
     max_length: int = setting(0, read_count, "most tokens of one request; 0: ask the engine")
-    body: int = setting(64 << 20, read_size, "longest body of a request; longer ones get 413")
+    body: int = setting(64 << 20, read_size, "longest body of a request; longer ones get 413", "64MiB")
     trust: bool = setting(False, is_on, "believe the headers x-plimsoll-class and x-plimsoll-priority, and `priority` "
-                                        "in bodies: only behind a proxy that sets them")
-    paths: Tuple[str, ...] = setting(PATHS, _paths, "paths of requests that need memory, by commas")
+                                        "in bodies: only behind a proxy that sets them", "0")
+    paths: Tuple[str, ...] = setting(PATHS, _paths, "paths of requests that need memory, by commas",
+                                     ",".join(PATHS))
     status: str = setting("", str, "a path where the state of the ledger can be read, as `/plimsoll/gate`; empty: none")
 
     @classmethod

@@ -87,8 +87,9 @@ def read_stacks(text: str) -> str:
     return text
 
 
-def setting(default: Any, read: Callable[[str], Any], text: str) -> Any:
-    return dataclasses.field(default=default, metadata={"read": read, "text": text})
+def setting(default: Any, read: Callable[[str], Any], text: str, shown: str = "") -> Any:
+    """A field. shown: the default as a user would write it, where that is not str()."""
+    return dataclasses.field(default=default, metadata={"read": read, "text": text, "shown": shown})
 
 
 _T = TypeVar("_T")
@@ -120,10 +121,12 @@ class Settings:
     every: float = setting(1.0, read_seconds, "seconds between samples of the allocator's statistics; 0: none")
     seconds: float = setting(0.0, read_seconds, "stop recording so long after CUDA was first used; 0: never")
     files: int = setting(16, read_count, "most snapshots in the folder; the oldest are removed first")
-    bytes: int = setting(4 << 30, read_size, "most bytes of all snapshots in the folder; the oldest are removed first")
-    oom: bool = setting(True, is_on, "write a snapshot when the allocator runs out of memory")
+    bytes: int = setting(4 << 30, read_size, "most bytes of all snapshots in the folder; the oldest are removed first",
+                         "4GiB")
+    oom: bool = setting(True, is_on, "write a snapshot when the allocator runs out of memory", "1")
     gap: float = setting(10.0, read_seconds, "least seconds between two such snapshots of one process")
-    signal: int = setting(int(signal.SIGUSR2), read_signal, "signal that asks for a snapshot; `none`: no signal")
+    signal: int = setting(int(signal.SIGUSR2), read_signal, "signal that asks for a snapshot; `none`: no signal",
+                          "SIGUSR2")
 
     @classmethod
     def environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -169,14 +172,14 @@ def variables() -> List[str]:
     return [variable(field.name) for field in dataclasses.fields(Settings)]
 
 
-def table() -> List[str]:
+def table(cls: Any = Settings, prefix: str = PREFIX) -> List[str]:
     """The settings as the rows of a Markdown table, for the documentation and its test."""
     rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
-    shown = {"signal": "SIGUSR2", "bytes": "4GiB", "oom": "1", "dir": ""}
-    for field in dataclasses.fields(Settings):
-        default = shown.get(field.name, f"{field.default:g}" if isinstance(field.default, float)
-                            else str(field.default))
-        rows.append(f"| `{variable(field.name)}` | {f'`{default}`' if default else ''} | {field.metadata['text']} |")
+    for field in dataclasses.fields(cls):
+        default = field.metadata.get("shown") or (
+            f"{field.default:g}" if isinstance(field.default, float) else str(field.default))
+        rows.append(f"| `{prefix}_{field.name.upper()}` | {f'`{default}`' if default else ''} | "
+                    f"{field.metadata['text']} |")
     return rows
 
 

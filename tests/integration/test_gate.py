@@ -27,6 +27,7 @@ os.environ["PLIMSOLL_GATE_LIBRARY"] = str(BUILD / "runtime" / "gate" / "libplims
 from plimsoll import _gate_body as bodies  # noqa: E402
 from plimsoll import _gate_engine as engines  # noqa: E402
 from plimsoll import _gate_ledger as ledgers  # noqa: E402
+from plimsoll import _gate_settings, _settings  # noqa: E402
 from plimsoll.gate import GateSettings, Middleware  # noqa: E402
 
 
@@ -139,6 +140,23 @@ class Bodies(unittest.TestCase):
         self.assertAlmostEqual(page.usage, 0.6)
         self.assertEqual((page.preempted, page.capacity_tokens, page.block_tokens), (7, 3200, 16))
         self.assertEqual(engines.read_page(b"\xff\x00 nonsense {{{\n" * 100), engines.Page())
+
+
+class Settings(unittest.TestCase):
+    def test_the_documentation_has_the_table_of_settings(self):
+        text = (plimtest.ROOT / "docs" / "howto" / "gate.md").read_text()
+        self.assertIn("\n".join(_settings.table(GateSettings, _gate_settings.PREFIX)), text)
+
+    def test_settings_come_from_the_environment_and_mistakes_are_survived(self):
+        read = GateSettings.environment({"PLIMSOLL_GATE_WAIT": "2.5", "PLIMSOLL_GATE_POLICY": "generous", "PLIMSOLL_GATE_BODY": "1MiB",
+                                         "PLIMSOLL_GATE_PATHS": "/a,/b", "PLIMSOLL_GATE_FAIL": "closed", "PLIMSOLL_GATE_HIGH": "7"})
+        self.assertEqual((read.wait, read.policy, read.body, read.paths, read.fail, read.high),
+                         (2.5, "expected", 1 << 20, ("/a", "/b"), "closed", 0.98))
+
+    def test_servers_on_different_ports_have_different_ledgers(self):
+        paths = {GateSettings().ledger_path(s) for s in (("127.0.0.1", 8000), ("::", 8001), ("/run/a.sock", None), None)}
+        self.assertEqual(len(paths), 4)
+        self.assertEqual(GateSettings(ledger="/x").ledger_path(("h", 1)), "/x")
 
 
 class Requests(Gated):

@@ -27,7 +27,7 @@ import test_simgpu_torch  # noqa: E402
 import tiny_model  # noqa: E402
 
 sys.path.insert(0, str(plimtest.ROOT / "python"))
-from plimsoll import _share  # noqa: E402
+from plimsoll import _gate_ledger, _share  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
@@ -282,6 +282,65 @@ class VllmTest(unittest.TestCase):
         cache = self.check_cache(tokens, H100)
         self.assertGreaterEqual(engines[0]["peak_reserved_bytes"], cache + tiny_model.weight_bytes("1b"))
         self.assertLess(run["peak"]["device_bytes"], H100)
+
+    def loaded(self, *options, watch=None, **env):
+        """What 48 clients got of a server with a KV cache for 400 blocks. watch(port): asked four times a second."""
+        port = free_port()
+        log = pathlib.Path(self.folder.name) / f"loaded{port}.log"
+        command = self.dryrun("h100-80gb", "vllm", "serve", self.model, "--load-format", "dummy", "--max-model-len",
+                              "2048", "--enforce-eager", "--num-gpu-blocks-override", "401", "--host", "127.0.0.1",
+                              "--no-enable-prefix-caching", "--port", port, *options)
+        with open(log, "wb") as sink:
+            server = subprocess.Popen(command, stdout=sink, stderr=sink, env=dict(self.env, **env))
+        try:
+            self.wait_until_healthy(server, port, log)
+            client = subprocess.Popen([self.python, str(HERE / "vllm_programs.py"), "load", f"http://127.0.0.1:{port}",
+                                       "48", "30"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.env)
+            while client.poll() is None:
+                if watch:
+                    watch(port)
+                time.sleep(0.25)
+            return self.result_of(client.stdout.read().decode())
+        finally:
+            client.stdout.close()
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                raise
+
+    def test_behind_the_gate(self):
+        """behind the gate, in two API servers, next to nothing is preempted, and the ledger is the engine's own"""
+        build = pathlib.Path(test_simgpu_torch.BUILD)
+        library = str(build / "runtime" / "gate" / "libplimsoll_gate.so")
+        os.environ["PLIMSOLL_GATE_LIBRARY"] = library
+        path = str(pathlib.Path(self.folder.name) / "gate.ledger")
+        seen = []
+
+        def watch(port):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+                page = answer.read().decode()
+            try:
+                ledger = _gate_ledger.Ledger(path, None)
+            except _gate_ledger.LedgerError:
+                return  # no request has come yet
+            state = ledger.read()
+            ledger.close()
+            used = re.search(r"^vllm:kv_cache_usage_perc\S* (\S+)$", page, re.MULTILINE)
+            if used:  # there is none before the engine's first step
+                seen.append((float(used.group(1)) * 400, state.held_units, state.live, state.capacity_units))
+
+        gated = self.loaded("--middleware", "plimsoll.gate.Middleware", "--api-server-count", "2", watch=watch,
+                            PLIMSOLL_GATE_LEDGER=path, PLIMSOLL_GATE_LIBRARY=library, PYTHONPATH=str(build / "python"))
+        bare = self.loaded()
+        print(gated, bare, sorted(round((u - h) / 400, 3) for u, h, *_ in seen), seen[-5:])
+        ledger = _gate_ledger.Ledger(path, None)
+        state = ledger.read()
+        self.assertIsNone(ledger.check())
+        ledger.close()
+        print(_gate_ledger.state_facts(state))
+        self.assertEqual(state.live, 0, "everything was given back")
 
     def test_a_card_that_is_too_small(self):
         """on a card that is too small the server fails with its own words"""

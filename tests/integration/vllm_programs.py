@@ -63,5 +63,55 @@ def client(url):
     }))
 
 
+def load(url, clients, seconds):
+    """Clients that each send one request after the other, streams and others in turn, and come again when they are told
+    to; prints how the requests ended and what the engine counted."""
+    import asyncio
+    import random
+    import re
+    import time
+
+    import aiohttp
+
+    ends, waits = {}, []
+
+    async def client(session, number, until):
+        random_of = random.Random(number)
+        turn = number
+        while time.monotonic() < until:
+            turn += 1
+            body = {"model": model, "prompt": "x" * random_of.randint(20, 200), "max_tokens": random_of.randint(50, 350),
+                    "ignore_eos": True, "temperature": 0, "stream": turn % 2 == 0}
+            async with session.post(url + "/v1/completions", json=body) as answer:
+                text = await answer.text()
+                end = str(answer.status)
+                if answer.status == 200 and not ("[DONE]" in text if body["stream"] else '"usage"' in text):
+                    end = "cut off"
+                ends[end] = ends.get(end, 0) + 1
+                if answer.status == 429:
+                    waits.append(float(answer.headers["retry-after"]))
+                    await asyncio.sleep(min(waits[-1], max(0.0, until - time.monotonic())))
+
+    async def all_of_them():
+        nonlocal model
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300), connector=aiohttp.TCPConnector(limit=0)) as session:
+            async with session.get(url + "/v1/models") as answer:
+                model = (await answer.json())["data"][0]["id"]
+            until = time.monotonic() + float(seconds)
+            await asyncio.gather(*(client(session, i, until) for i in range(int(clients))))
+            async with session.get(url + "/metrics") as answer:
+                return await answer.text()
+
+    model = ""
+    page = asyncio.run(all_of_them())
+
+    def total(name):
+        return sum(float(v) for v in re.findall(rf"^{name}{{[^\n]*}} (\S+)$", page, re.MULTILINE))
+
+    print("RESULT " + json.dumps({
+        "ends": ends, "waits": [min(waits, default=0), max(waits, default=0)],
+        "preemptions": total("vllm:num_preemptions_total"), "tokens": total("vllm:generation_tokens_total")}))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])
