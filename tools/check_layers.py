@@ -36,6 +36,7 @@ MAY_INCLUDE = {
     "observe": INPUT | {"device", "http", "record"},
     "detect": NOUNS | {"device", "observe"},
     "http": {"base"},
+    "gate": NOUNS | {"http", "observe"},
     "incident": REPORT | {"report", "device"},
     "cli": REPORT | {"report"} | WORLD,
     "top": REPORT | {"report"} | WORLD,
@@ -46,7 +47,7 @@ MAY_INCLUDE = {
 TABLES = {("serving", "../../runtime/simgpu/cards.def")}
 
 # The one header of a layer that another may include: how the program starts the daemon.
-ENTRIES = {("cli", "watch/watch.h"), ("cli", "top/top.h")}
+ENTRIES = {("cli", "watch/watch.h"), ("cli", "top/top.h"), ("cli", "gate/gate.h")}
 
 # Public headers of the runtime's own objects: they need nothing but libc.
 RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h", "plimsoll/engine.h",

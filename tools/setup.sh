@@ -20,7 +20,7 @@ check_packages=(
     shellcheck codespell cppcheck gcovr zstd xz-utils
 )
 # What is in deploy/ is tested with the programs that it is for; alerts with a real Alertmanager.
-check_packages+=(prometheus prometheus-alertmanager victoria-metrics lintian)
+check_packages+=(haproxy nginx-light prometheus prometheus-alertmanager victoria-metrics lintian)
 # The report is tested in Chromium, driven from Node.
 check_packages+=(chromium fonts-dejavu-core)
 if ! command -v npm >/dev/null; then

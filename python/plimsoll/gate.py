@@ -31,7 +31,9 @@ __all__ = ["GateSettings", "Middleware"]
 
 log = logging.getLogger("plimsoll.gate")
 
-TELL_EVERY = 32  # tokens between two reports of a stream's growth
+TELL_EVERY = 8  # tokens between two reports of a stream's growth
+KEEP_EVERY = 0.25  # seconds between two estimates of how far answers are that come in one piece
+SURE = 16  # requests whose tokens the engine counted, after which bytes are counted at the rate learned from them
 LARGE = 256 << 10  # bytes of a body that is not read in the event loop
 CLASSES = 4096  # names of classes that are remembered
 TYPES = {400: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_exceeded",
@@ -141,8 +143,11 @@ class Middleware:
     async def _price(self, ledger: ledger_of.Ledger, scope: Scope, body: bytes,
                      asked: body_of.Asked) -> ledger_of.Request:
         tokens = 0
-        if self.settings.count == "tokenize" and asked.prompts == 1:
+        unsure = self._rate.seen < SURE and asked.text_bytes >= 64 and not self.settings.tokenizer
+        if (self.settings.count == "tokenize" or unsure) and asked.prompts == 1:
             tokens = await engine_of.ask_tokens(self.app, scope, body, _credentials(scope))
+            if tokens:
+                self._rate.learn(asked, tokens)
         elif self.settings.tokenizer:
             tokens = await self._tokenized(body, asked)
         if not tokens:
@@ -316,11 +321,11 @@ class Middleware:
             self.ledger.observe(figures)
 
     async def _keep(self, scope: Scope) -> None:
-        """Once a second: leases, the dead, and, in whichever process comes first, the engine's figures."""
+        """A few times a second: leases, growth, the dead, and, in whichever process comes first, the engine's figures."""
         like = {"scheme": scope.get("scheme", "http"), "server": scope.get("server")}
         while self.ledger is not None:
             try:
-                await asyncio.sleep(min(1.0, self.settings.scrape or 1.0))
+                await asyncio.sleep(min(KEEP_EVERY, self.settings.scrape or 1.0))
                 ledger = self.ledger
                 state = ledger.read() if ledger is not None else None
                 if ledger is None or state is None:

@@ -47,6 +47,7 @@
     X(status, "", 0, 0, 0, "say once what holds the device memory of this machine")                \
     X(top, "", 0, 0, 0, "show device memory in a terminal, by device, engine and process")         \
     X(watch, "", 0, 0, 0, "watch all device memory of this machine, and say what goes wrong")      \
+    X(gate, "", 0, 0, 0, "say whether a server has room for a request, before it starts")          \
     X(history, "[series|subjects|events|findings]", 0, 1, 0,                                       \
       "show what a monitor kept: series by time, who was there, what happened")                    \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
@@ -411,6 +412,38 @@
     X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \
     X(S, example_settings, FLAG, "example-settings", 0, NULL, NULL,                                \
       "only print a settings file with every key and its meaning")
+
+#define PLIM_OPTIONS_gate(X, S)                                                                    \
+    X(S, engine, TEXT, "engine", 'e', "ADDRESS", NULL,                                             \
+      "ask this engine for its figures: HOST:PORT, http://..., unix:PATH")                         \
+    X(S, ledger, TEXT, "ledger", 0, "FILE", NULL,                                                  \
+      "ledger that is shared with the middleware in API servers (default: memory)")                \
+    X(S, listen, LIST, "listen", 'l', "ADDRESS", NULL,                                             \
+      "serve there: 127.0.0.1:9755, [::1]:9755, unix:PATH; may be repeated")                       \
+    X(S, token_file, TEXT, "token-file", 0, "FILE", NULL,                                          \
+      "file with the token that others than this machine must give")                               \
+    X(S, agent, TEXT, "agent", 0, "ADDRESS", NULL, "answer HAProxy's agent checks there")          \
+    X(S, capacity_tokens, COUNT, "capacity-tokens", 0, "N", NULL,                                  \
+      "tokens that the KV cache has room for (default: the engine's)")                             \
+    X(S, block_tokens, COUNT, "block-tokens", 0, "N", NULL,                                        \
+      "tokens of a block of it (default 16)")                                                      \
+    X(S, max_length, COUNT, "max-length", 0, "N", NULL,                                            \
+      "most tokens of a request (default: the engine's)")                                          \
+    X(S, max_requests, COUNT, "max-requests", 0, "N", NULL, "most requests at once")               \
+    X(S, policy, CHOICE, "policy", 0, "expected|conservative|overcommit|unlimited", "expected",    \
+      "how memory is judged")                                                                      \
+    X(S, first_token, DURATION, "first-token", 0, "TIME", NULL,                                    \
+      "refuse what would wait longer than this for its first token")                               \
+    X(S, token_time, DURATION, "token-time", 0, "TIME", NULL,                                      \
+      "take so many at once that each further token takes no longer than this")                    \
+    X(S, lease, DURATION, "lease", 0, "TIME", NULL,                                                \
+      "end a reservation that nobody renews for so long (default 1m)")                             \
+    X(S, authz_lease, DURATION, "authz-lease", 0, "TIME", NULL,                                    \
+      "the same for those made at /authz (default 10s)")                                           \
+    X(S, queue, COUNT, "queue", 0, "N", NULL, "most requests that may wait (default: none)")       \
+    X(S, fail, CHOICE, "fail", 0, "open|closed", "closed",                                         \
+      "what happens to requests while the gate cannot decide")                                     \
+    X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many seconds (default: never)")
 
 #define PLIM_OPTIONS_top(X, S)                                                                     \
     X(S, monitor, TEXT, "monitor", 0, "ADDRESS", NULL,                                             \

@@ -96,6 +96,21 @@ static struct plim_str header_of(const struct plim__exchange *ex, const char *na
     return value ? plim_str_from(value) : PLIM_STR("");
 }
 
+void plim_http_answer_header(struct plim_http_answer *answer, const char *name, const char *value)
+{
+    if (answer->n_headers == PLIM_HTTP_HEADERS) {
+        return;
+    }
+    char *to = answer->header[answer->n_headers].value;
+    (void)snprintf(answer->header[answer->n_headers].name, sizeof(answer->header[0].name), "%s",
+                   name);
+    (void)snprintf(to, sizeof(answer->header[0].value), "%s", value);
+    for (; *to; to++) {
+        *to = (unsigned char)*to < ' ' || *to == 0x7f ? ' ' : *to;
+    }
+    answer->n_headers++;
+}
+
 static struct plim__made from_text(struct plim__exchange *ex, struct plim_http_answer *answer)
 {
     struct plim__made made = {.code = answer->code ? answer->code : MHD_HTTP_OK};
@@ -120,6 +135,9 @@ static struct plim__made from_text(struct plim__exchange *ex, struct plim_http_a
     }
     if (made.response) {
         MHD_add_response_header(made.response, "Vary", "Accept-Encoding");
+    }
+    for (size_t i = 0; made.response && i < answer->n_headers; i++) {
+        MHD_add_response_header(made.response, answer->header[i].name, answer->header[i].value);
     }
     return made;
 }

@@ -91,6 +91,8 @@ bool plim_http_number(struct plim_str text, uint64_t *out);
 /** plim_http_header() - value of a request header, borrowed, or NULL. */
 const char *plim_http_header(const struct plim_http_request *request, const char *name);
 
+#define PLIM_HTTP_HEADERS 4
+
 /* What a handler fills; one of text, body, file, channel. The server owns what is put here. */
 struct plim_http_answer {
     unsigned code;                     /* 0: 200, or what the failure's status says */
@@ -103,7 +105,16 @@ struct plim_http_answer {
     char filename[128];                /* to save it under; "": shown */
     char cookie[192];                  /* Set-Cookie; "": none */
     struct plim_http_channel *channel; /* borrowed: it outlives the server */
+    struct {
+        char name[32];
+        char value[96];
+    } header[PLIM_HTTP_HEADERS]; /* [n_headers] further ones, of text */
+    size_t n_headers;
 };
+
+/** plim_http_answer_header() - add one. Control characters become spaces; what is too long is cut; behind the
+ * fourth nothing is added. */
+void plim_http_answer_header(struct plim_http_answer *answer, const char *name, const char *value);
 
 /** A failure is answered as JSON with the status' code; then the answer's content is dropped. */
 typedef enum plim_status (*plim_http_handler)(void *self, const struct plim_http_request *request,

@@ -122,6 +122,7 @@ struct gate_pace {
     uint32_t most_live;    /* since it was last looked at */
     uint32_t held_back;    /* requests that the limit refused since then */
     double drained, ended; /* units, requests; decaying sums */
+    double covered;        /* seconds that these sums are of, decaying too */
     double owed;           /* units that refused ones were told to come back for */
     uint64_t drain_ns;     /* when these were last decayed */
 };

@@ -16,12 +16,13 @@
 
 #include <math.h>
 
-#define LINE_KEEPS   (1 - 1.0 / 256)
-#define LINE_NEEDS   8
-#define SLOW_ALLOWED 0.1
-#define DRAIN_S      10.0
-#define RETRY_MIN_S  1.0
-#define RETRY_MAX_S  60.0
+#define LINE_KEEPS      (1 - 1.0 / 256)
+#define LINE_NEEDS      8
+#define SLOW_ALLOWED    0.1
+#define DRAIN_S         10.0
+#define RETRY_MIN_S     1.0
+#define RETRY_MAX_S     60.0
+#define RETRY_UNKNOWN_S 3.0 /* before the first request has ended */
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
@@ -153,6 +154,7 @@ static void pace_token(struct gate *g, const struct gate_slot *s, uint32_t gener
 
 /* ---- drain */
 
+/* Only time in which something was there to end counts: an idle server is not a slow one. */
 static void drain_decay(struct gate *g)
 {
     struct gate_pace *p = &g->head->pace;
@@ -160,10 +162,16 @@ static void drain_decay(struct gate *g)
     if (dt < 0.1) {
         return;
     }
+    if (g->head->sums.live == 0) {
+        p->owed = 0;
+        p->drain_ns = g->head->now_ns;
+        return;
+    }
     double keep = 1 / (1 + dt / DRAIN_S);
     p->drained = gate__clamp(p->drained, 0, 1e18) * keep;
     p->ended = gate__clamp(p->ended, 0, 1e18) * keep;
-    p->owed = gate__clamp(p->owed - dt * p->drained / DRAIN_S, 0, 1e12);
+    p->covered = (gate__clamp(p->covered, 0, 1e9) + dt) * keep;
+    p->owed = gate__clamp(p->owed - dt * gate__drain_rate(g), 0, 1e12);
     p->drain_ns = g->head->now_ns;
 }
 
@@ -174,9 +182,15 @@ void gate__pace_drained(struct gate *g, double units)
     g->head->pace.ended += 1;
 }
 
+/* A decaying sum for each second that it is of; the first second counts whole. */
+static double rate_of(const struct gate_pace *p, double sum)
+{
+    return gate__clamp(sum, 0, 1e18) / gate__clamp(p->covered, 1, DRAIN_S);
+}
+
 double gate__drain_rate(const struct gate *g)
 {
-    return gate__clamp(g->head->pace.drained, 0, 1e18) / DRAIN_S;
+    return rate_of(&g->head->pace, g->head->pace.drained);
 }
 
 void gate__pace_ended(struct gate *g, const struct gate_slot *s, uint32_t generated)
@@ -192,12 +206,12 @@ uint32_t gate__retry_ms(struct gate *g, double units, double s)
     double wait = s;
     if (units > 0) {
         double rate = gate__drain_rate(g);
-        double behind = rate > 0 ? (units + p->owed) / rate : RETRY_MAX_S / 4;
+        double behind = rate > 0 ? (units + p->owed) / rate : RETRY_UNKNOWN_S;
         wait = behind > wait ? behind : wait;
         p->owed = gate__clamp(p->owed + units, 0, 1e12);
     } else if (s <= 0) { /* until one of them ends */
-        double rate = gate__clamp(p->ended, 0, 1e18) / DRAIN_S;
-        wait = rate > 0 ? 1 / rate : RETRY_MAX_S / 4;
+        double rate = rate_of(p, p->ended);
+        wait = rate > 0 ? 1 / rate : RETRY_UNKNOWN_S;
     }
     g->head->random = g->head->random * 1664525u + 1013904223u; /* Numerical Recipes */
     double jitter = 0.8 + 0.4 * ((double)(g->head->random >> 8) / (double)(1u << 24));

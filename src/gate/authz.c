@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * "May this request go on?" as Envoy's ext_authz (HTTP service) and nginx' auth_request ask it: with
+ * the headers of the request, and sometimes its body, and only the status of the answer counts.
+ *
+ * Prompt tokens: X-Plimsoll-Prompt-Tokens when somebody counted them, else by the bytes of the body,
+ * or of its Content-Length, at 0.4 tokens a byte (English has 0.22, code 0.30, Chinese 0.4). Output:
+ * X-Plimsoll-Max-Tokens, else what is expected of the class, X-Plimsoll-Class.
+ * The reservation is a lease, renewed by nobody: see gate.h. nginx knows 401 and 403 only, so with
+ * ?nginx refusals are 403, and the headers, which nginx can pass on, say the rest.
+ */
+
+#include "gate/gate_int.h"
+
+#include "base/num.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TOKENS_OF_BYTES(n) ((n)*2 / 5 + 1)
+#define LEASE_NS           UINT64_C(10000000000)
+
+/* A header that is a whole number; 0: it is missing or something else. */
+static uint32_t number(const struct plim_http_request *request, const char *name)
+{
+    const char *text = plim_http_header(request, name);
+    char *end = NULL;
+    unsigned long long n =
+        text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    return end == NULL || *end != '\0' || n > INT32_MAX ? 0 : (uint32_t)n;
+}
+
+static uint32_t prompt_tokens(const struct plim_http_request *request)
+{
+    uint32_t tokens = number(request, "X-Plimsoll-Prompt-Tokens");
+    uint64_t bytes = request->body.n;
+    if (bytes == 0) {
+        bytes = number(request, "X-Original-Content-Length");
+    }
+    if (bytes == 0) {
+        bytes = number(request, "Content-Length");
+    }
+    return tokens > 0 ? tokens : (uint32_t)plim_min_u64(TOKENS_OF_BYTES(bytes), INT32_MAX);
+}
+
+PLIM__GATE_HANDLER(authz)
+{
+    struct plim__gate *g = self;
+    struct plimsoll_gate_decision d;
+    struct plim_str flag;
+    const char *class_name = plim_http_header(request, "X-Plimsoll-Class");
+    struct plimsoll_gate_request wanted = {
+        .prompt_tokens = prompt_tokens(request),
+        .max_tokens = number(request, "X-Plimsoll-Max-Tokens"),
+        .lease_ns = g->options->authz_lease_ns ? g->options->authz_lease_ns : LEASE_NS};
+    (void)err;
+    (void)atomic_fetch_add_explicit(&g->count[PLIM_GATE_COUNT_AUTHZ], 1, memory_order_relaxed);
+    if (class_name != NULL && *class_name != '\0' && atomic_load(&g->open)) {
+        wanted.class_id = plimsoll_gate_class(&g->ledger, class_name, plim__gate_now());
+    }
+    plim__gate_judge(g, &wanted, &d);
+    if (d.http == 200) {
+        char text[32];
+        (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)d.id);
+        plim_http_answer_header(answer, "X-Plimsoll-Id", text);
+        plim_buf_text(&answer->text, "{}\n");
+        return PLIM_OK;
+    }
+    plim__gate_refuse(answer, &d);
+    if (plim_http_query(request, "nginx", &flag)) {
+        char text[8];
+        (void)snprintf(text, sizeof(text), "%u", d.http);
+        plim_http_answer_header(answer, "X-Plimsoll-Status", text);
+        answer->code = 403;
+    }
+    return PLIM_OK;
+}

@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The gate's daemon as front doors and proxies use it: its interface by TCP and Unix socket, an engine's figures, kills,
+HAProxy's agent checks and nginx' auth_request with the real programs."""
+
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import plimtest  # noqa: E402
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+class Engine(http.server.ThreadingHTTPServer):
+    """Metrics of an engine, and 200 for everything else."""
+
+    def __init__(self, port=0, blocks=1001):
+        self.usage, self.preemptions, self.blocks, self.served = 0.0, 0, blocks, 0
+        super().__init__(("127.0.0.1", port), EngineHandler)
+        self.port = self.server_address[1]
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class EngineHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        e = self.server
+        label = '{engine="0",model_name="m"}'
+        body = (f"vllm:kv_cache_usage_perc{label} {e.usage}\nvllm:num_requests_running{label} 0.0\n"
+                f"vllm:num_preemptions_total{label} {e.preemptions}\n"
+                f'vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="{e.blocks}"}} 1.0\n').encode()
+        self.say(body, "text/plain; version=0.0.4")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.served += 1
+        self.say(b'{"ok": true}', "application/json")
+
+    def say(self, body, kind):
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Daemon(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.running = []
+        self.addCleanup(self.stop_all)
+
+    def stop_all(self):
+        for process in self.running:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stderr:
+                process.stderr.close()
+
+    def start(self, *options, port=None, socket_path=None):
+        """The daemon; waits until it listens."""
+        port = port or free_port()
+        listen = ["--listen", f"127.0.0.1:{port}"] + (["--listen", f"unix:{socket_path}"] if socket_path else [])
+        process = subprocess.Popen([plimtest.PROGRAM, "gate", *listen, *map(str, options)], stderr=subprocess.PIPE,
+                                   env=plimtest.clean_environment(self.folder.name))
+        self.running.append(process)
+        lines = []
+        for raw in process.stderr:
+            lines.append(raw.decode())
+            if "gate at" in lines[-1]:
+                break
+        self.assertTrue(lines and "gate at" in lines[-1], lines)
+        process.port, process.log = port, lines
+        threading.Thread(target=lambda: lines.extend(r.decode() for r in process.stderr), daemon=True).start()
+        return process
+
+    def ask(self, port, method, path, body=None, headers=None, connection=None):
+        c = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            data = body if isinstance(body, (bytes, type(None))) else json.dumps(body)
+            c.request(method, path, data, {"Content-Type": "application/json", **(headers or {})} if data is not None
+                      else headers or {})
+            answer = c.getresponse()
+            text = answer.read()
+            kind = answer.headers.get("content-type", "")
+            return answer.status, json.loads(text) if "json" in kind and text else text.decode(), answer.headers
+        finally:
+            if connection is None:
+                c.close()
+
+    def until(self, condition, seconds=20):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            result = condition()
+            if result:
+                return result
+            time.sleep(0.05)
+        self.fail("it did not happen in time")
+
+
+class Interface(Daemon):
+    def test_a_reservation_from_admit_to_release(self):
+        path = os.path.join(self.folder.name, "gate.sock")
+        gate = self.start("--capacity-tokens", 16000, "--max-length", 4096, socket_path=path)
+        for connection in (None, UnixConnection(path)):
+            status, told, _ = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 100, "max_tokens": 60, "class": "a"},
+                                       connection=connection)
+            self.assertEqual((status, told["verdict"], told["reason"], told["now_units"], told["peak_units"]),
+                             (200, "admit", "fits", 7, 10))
+            about = {"id": told["id"], "generated": 30}
+            self.assertEqual(self.ask(gate.port, "POST", "/v1/extend", about, connection=connection)[0], 204)
+            state = self.ask(gate.port, "GET", "/v1/pressure")[1]
+            self.assertEqual((state["live"], state["held_units"], state["ready"]), (1, 9, True))
+            self.assertEqual(plimtest.schema_complaints(state), [])
+            self.assertEqual(self.ask(gate.port, "POST", "/v1/release", {**about, "outcome": "stopped"}, connection=connection)[0], 204)
+            status, said, _ = self.ask(gate.port, "POST", "/v1/release", about, connection=connection)
+            self.assertEqual((status, said["error"]["status"]), (404, "E_NOTFOUND"))
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["unknown_ids"], 2)
+
+    def test_refusals_look_like_openai_s(self):
+        gate = self.start("--capacity-tokens", 1600, "--max-length", 4096, "--policy", "conservative")
+        status, told, headers = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 5000})
+        self.assertEqual((status, told["error"]["code"], headers["x-should-retry"]), (400, "context_length_exceeded", "false"))
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 800, "max_tokens": 300})[0], 200)
+        status, told, headers = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 800, "max_tokens": 300})
+        self.assertEqual((status, told["error"]["type"], told["decision"]["reason"]), (429, "rate_limit_exceeded", "memory"))
+        self.assertTrue(1 <= int(headers["retry-after"]) <= 60 and 1000 <= int(headers["retry-after-ms"]) <= 60000)
+
+    def test_bodies_that_make_no_sense_are_refused(self):
+        gate = self.start("--capacity-tokens", 1600)
+        for path, body in (("admit", b""), ("admit", b"[]"), ("admit", b"{"), ("admit", b'{"prompt_tokens": -1}'), ("admit", b"{}"),
+                           ("admit", b'{"prompt_tokens": 1.5}'), ("admit", b'{"prompt_tokens": 99999999999}'),
+                           ("admit", b'{"prompt_tokens": 1, "colour": 2}'), ("admit", b'{"prompt_tokens": 1, "lease_s": -1}'),
+                           ("admit", b'{"prompt_tokens": 1, "prompt_tokens": 2}'), ("admit", b'{"prompt_tokens": 1, "class": 5}'),
+                           ("release", b'{"id": 0}'), ("release", b'{"id": "x"}'), ("release", b'{"id": 1, "outcome": "great"}'),
+                           ("extend", b'{"id": 1, "generated": -5}'), ("poll", b"{}"), ("drain", b"{}")):
+            status, said, _ = self.ask(gate.port, "POST", f"/v1/{path}", body)
+            self.assertIn(status, (400, 401) if path == "drain" else (400,), (path, body, said))
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", b"x" * 5000)[0], 413)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", b'{"prompt_tokens":1}', {"Content-Type": "text/plain"})[0], 400)
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure", headers={"Host": "evil.example"})[0], 403)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 1})[0], 200)
+
+    def test_draining_needs_the_token_and_turns_readiness_off(self):
+        token = pathlib.Path(self.folder.name) / "token"
+        token.write_text("0123456789abcdef0123")
+        token.chmod(0o600)
+        gate = self.start("--capacity-tokens", 1600, "--token-file", token)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/drain", {"on": True})[0], 401)
+        known = {"Authorization": "Bearer 0123456789abcdef0123"}
+        self.assertEqual(self.ask(gate.port, "GET", "/readyz")[0], 200)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/drain", {"on": True}, known)[0], 204)
+        self.assertEqual(self.ask(gate.port, "GET", "/readyz")[:2], (503, "draining\n"))
+        status, told, headers = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 1})
+        self.assertEqual((status, told["error"]["type"], "retry-after" in headers), (503, "service_unavailable", True))
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/drain", {"on": False}, known)[0], 204)
+        self.assertEqual(self.ask(gate.port, "GET", "/readyz")[0], 200)
+        self.assertEqual(self.ask(gate.port, "GET", "/healthz")[0], 200)
+
+    def test_metrics_are_those_of_the_state(self):
+        gate = self.start("--capacity-tokens", 16000)
+        self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 100, "max_tokens": 60})
+        text = self.ask(gate.port, "GET", "/metrics")[1]
+        self.assertIn("\nplimsoll_gate_held_units 7\n", text)
+        self.assertIn("\nplimsoll_gate_admitted_total 1\n", text)
+        self.assertNotIn("figures_age", text)
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual((checked.returncode, checked.stdout), (0, b""))
+        text = self.ask(gate.port, "GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})[1]
+        self.assertTrue(text.endswith("# EOF\n") and "# TYPE plimsoll_gate_admitted counter\n" in text)
+
+    def test_sigterm_first_turns_readiness_off(self):
+        gate = self.start("--capacity-tokens", 1600)
+        gate.send_signal(signal.SIGTERM)
+        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 503)
+        self.assertEqual(gate.wait(timeout=20), 0)
+
+
+class Engines(Daemon):
+    def test_the_engine_s_figures_make_and_correct_the_ledger(self):
+        engine = Engine()
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        gate = self.start("--engine", f"127.0.0.1:{engine.port}")
+        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["capacity_units"], 1000)
+        engine.usage = 0.99
+        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1].get("used_units") == 990)
+        # One is let in where nothing else runs, so that figures that are wrong cannot stop everything.
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 200, "max_tokens": 50})[0], 200)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 200, "max_tokens": 50})[0], 429)
+        engine.usage = 0.0
+        self.until(lambda: self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 200, "max_tokens": 50})[0] == 200)
+
+    def test_an_engine_that_is_away_makes_the_gate_not_ready_and_decides_by_choice(self):
+        for fail, code in (("closed", 503), ("open", 200)):
+            gate = self.start("--engine", f"127.0.0.1:{free_port()}", "--fail", fail)
+            self.assertEqual(self.ask(gate.port, "GET", "/readyz")[0], 503)
+            self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 5})[0], code)
+
+    def test_a_killed_daemon_loses_no_reservation_that_it_holds_for_others(self):
+        ledger = os.path.join(self.folder.name, "ledger")
+        keeper = self.start("--capacity-tokens", 16000, "--ledger", ledger)
+        _, told, _ = self.ask(keeper.port, "POST", "/v1/admit", {"prompt_tokens": 100, "max_tokens": 60})
+        for _ in range(5):
+            gate = self.start("--ledger", ledger)
+            self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 100, "max_tokens": 60})
+            self.assertEqual(self.ask(keeper.port, "GET", "/v1/pressure")[1]["live"], 2)
+            gate.kill()
+            gate.wait()
+            self.until(lambda: self.ask(keeper.port, "GET", "/v1/pressure")[1]["live"] == 1)
+        self.assertEqual(self.ask(keeper.port, "POST", "/v1/release", {"id": told["id"]})[0], 204)
+
+
+class Proxies(Daemon):
+    def test_haproxy_takes_weight_and_drain_from_the_agent(self):
+        agent, front, stats = free_port(), free_port(), os.path.join(self.folder.name, "stats")
+        token = pathlib.Path(self.folder.name) / "token"
+        token.write_text("0123456789abcdef0123")
+        token.chmod(0o600)
+        engine = Engine()
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        gate = self.start("--capacity-tokens", 16000, "--agent", f"127.0.0.1:{agent}", "--policy", "conservative", "--token-file", token)
+        with socket.create_connection(("127.0.0.1", agent)) as s:
+            self.assertEqual(s.makefile().read(), "up ready weight:100%\n")
+        config = (plimtest.ROOT / "deploy" / "haproxy" / "haproxy.cfg").read_text()
+        config = config.replace("127.0.0.1:8080", f"127.0.0.1:{front}").replace("9756", str(agent)).replace("agent-inter 1s", "agent-inter 100ms")
+        config = config.replace("127.0.0.1:8000", f"127.0.0.1:{engine.port}").replace("    server engine2 127.0.0.2:8000\n", "")
+        config = config.replace("global\n", f"global\n    stats socket {stats}\n")
+        path = pathlib.Path(self.folder.name) / "haproxy.cfg"
+        path.write_text(config)
+        checked = subprocess.run([shutil.which("haproxy") or "/usr/sbin/haproxy", "-c", "-f", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(checked.returncode, 0, checked.stdout.decode())
+        self.running.append(subprocess.Popen([shutil.which("haproxy") or "/usr/sbin/haproxy", "-db", "-f", path],
+                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+        def server():
+            try:
+                with socket.socket(socket.AF_UNIX) as s:
+                    s.connect(stats)
+                    s.sendall(b"show stat\n")
+                    rows = s.makefile().read().splitlines()
+            except OSError:
+                return {}
+            names = rows[0].lstrip("# ").split(",")
+            return next((dict(zip(names, r.split(","))) for r in rows if r.startswith("engines,engine1,")), {})
+
+        self.until(lambda: server().get("status", "").startswith("UP") and server().get("weight") == "100")
+        status, *_ = self.ask(front, "POST", "/v1/completions", {"prompt": "x"})
+        self.assertEqual((status, engine.served), (200, 1))
+        self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 8000, "max_tokens": 4000})
+        self.until(lambda: 0 < int(server().get("weight") or 0) < 60)
+        known = {"Authorization": "Bearer 0123456789abcdef0123"}
+        self.ask(gate.port, "POST", "/v1/drain", {"on": True}, known)
+        self.until(lambda: "DRAIN" in server().get("status", "").upper() or server().get("weight") == "0")
+        self.ask(gate.port, "POST", "/v1/drain", {"on": False}, known)
+        self.until(lambda: server().get("status", "").startswith("UP") and int(server()["weight"]) > 0)
+
+    def test_nginx_passes_on_what_fits_and_tells_the_rest_when_to_come_again(self):
+        front = free_port()
+        engine = Engine(blocks=101)
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        gate = self.start("--engine", f"127.0.0.1:{engine.port}", "--max-length", 2048)
+        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
+        site = (plimtest.ROOT / "deploy" / "nginx" / "plimsoll-gate.conf").read_text()
+        site = site.replace("127.0.0.1:8000", f"127.0.0.1:{engine.port}").replace("127.0.0.1:9755", f"127.0.0.1:{gate.port}")
+        site = site.replace("127.0.0.1:8080", f"127.0.0.1:{front}")
+        root = pathlib.Path(self.folder.name)
+        (root / "site.conf").write_text(site)
+        temporary = "".join(f"{kind}_temp_path {root}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        (root / "nginx.conf").write_text(f"daemon off; pid {root}/pid; error_log {root}/error.log; events {{}}\n"
+                                         f"http {{ access_log off; {temporary} include {root}/site.conf; }}\n")
+        nginx = shutil.which("nginx") or "/usr/sbin/nginx"
+        command = [nginx, "-p", str(root), "-c", str(root / "nginx.conf")]
+        checked = subprocess.run([*command, "-t"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(checked.returncode, 0, checked.stdout.decode())
+        self.running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+        def listens():
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", front)) == 0
+
+        self.until(listens)
+        self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20, "max_tokens": 10})[:2], (200, {"ok": True}))
+        self.assertEqual(engine.served, 1)
+        status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 5000})
+        self.assertEqual((status, told["error"]["type"], headers["x-plimsoll-reason"]), (400, "invalid_request_error", "too_long"))
+        engine.usage = 1.0
+        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1].get("used_units") == 100)
+        status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20})
+        self.assertEqual((status, told["error"]["code"]), (429, "rate_limit_exceeded"))
+        self.assertTrue(1 <= int(headers["retry-after"]) <= 60)
+        self.assertEqual(engine.served, 1)
+
+    def test_envoy_s_questions_are_answered_with_the_status_that_the_client_gets(self):
+        gate = self.start("--capacity-tokens", 1600, "--max-length", 2048, "--authz-lease", "1s")
+        headers = {"X-Plimsoll-Prompt-Tokens": "100", "X-Plimsoll-Max-Tokens": "100", "X-Plimsoll-Class": "a"}
+        for path in ("/authz", "/authz/v1/completions", "/authz/v1/chat/completions"):
+            status, _, said = self.ask(gate.port, "POST", path, b"{}", headers)
+            self.assertEqual((status, int(said["x-plimsoll-id"]) > 0), (200, True))
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["live"], 3)
+        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1]["live"] == 0)
+        status, told, said = self.ask(gate.port, "GET", "/authz", headers={"X-Plimsoll-Prompt-Tokens": "3000"})
+        self.assertEqual((status, told["error"]["code"]), (400, "context_length_exceeded"))
+        text = (plimtest.ROOT / "deploy" / "envoy" / "ext_authz.yaml").read_text()
+        self.assertEqual(re.findall(r"path_prefix: (\S+)", text), ["/authz"])
+
+
+if __name__ == "__main__":
+    plimtest.main()
