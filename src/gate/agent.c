@@ -44,9 +44,9 @@ void plim__agent_line(struct plim__gate *g, char *out, size_t room)
     } else if (!ready) {
         (void)snprintf(out, room, "down #%s\n", why);
     } else if (plimsoll_gate_read(&g->ledger, &s, plim__gate_now()) == PLIMSOLL_GATE_OK) {
-        (void)snprintf(out, room, "up ready weight:%u%%\n", s.stale ? 1 : weight_of(s.pressure));
+        (void)snprintf(out, room, "up ready %u%%\n", s.stale ? 1 : weight_of(s.pressure));
     } else {
-        (void)snprintf(out, room, "up ready weight:1%%\n");
+        (void)snprintf(out, room, "up ready 1%%\n");
     }
 }
 
