@@ -140,6 +140,16 @@ static void tick(struct plimsoll_gate *gate)
     assert_int_equal(code, 0);
 }
 
+/* What is wrong, once the others leave the lock: on a busy machine its holder may not run for a while. */
+static const char *check(struct plimsoll_gate *gate)
+{
+    const char *wrong = "the ledger is locked";
+    for (unsigned i = 0; i < 200 && wrong && strcmp(wrong, "the ledger is locked") == 0; i++) {
+        wrong = plimsoll_gate_check(gate);
+    }
+    return wrong;
+}
+
 /* A worker that has begun, stopped while it holds the lock. */
 static pid_t stopped_inside(struct plimsoll_gate *gate, unsigned seed)
 {
@@ -235,7 +245,7 @@ static void killing_workers_at_random_loses_and_leaks_nothing(void **state)
         unsigned victim = round % CHILDREN;
         kill_hard(pids[victim]);
         tick(&gate);
-        assert_null(plimsoll_gate_check(&gate));
+        assert_null(check(&gate));
         pids[victim] = start(round + 100);
     }
     for (unsigned i = 0; i < CHILDREN; i++) {
