@@ -148,26 +148,43 @@ static enum plim_status name_figures(struct figures *f, struct plim_err *err)
     return st;
 }
 
+/* Chunks of every level at the beginning and at the end of the time that the subject was there. */
+static enum plim_status figures_between(struct figures *f, int64_t from, int64_t last,
+                                        struct plim_err *err)
+{
+    for (size_t k = 0; k < f->store->n_levels; k++) {
+        const struct plim__level *level = &f->store->level[k];
+        PLIM_TRY(figures_of_chunk(f, level, last < level->done ? last : level->done - 1, err));
+        PLIM_TRY(figures_of_chunk(f, level, from, err));
+    }
+    return PLIM_OK;
+}
+
 static enum plim_status list_figures(void *self, struct plim_err *err)
 {
     struct figures *f = self;
-    int64_t bad, next;
+    enum plim_status st = PLIM_OK;
+    int64_t bad, next, first = 0, last = -1;
     PLIM_TRY(plim__rows_scan(f->store, &f->tail, NULL, NULL, &bad, &next, err));
     plim_vec_foreach (slot, &f->tail.slots) {
         if (slot->subject == f->subject) {
             mark(f, slot->figure);
         }
     }
+    sqlite3_stmt *stmt = plim__sql(f->store, PLIM__SQL_LIFETIME);
+    (void)sqlite3_bind_int64(stmt, 1, f->subject);
+    if (plim__step(f->store, stmt, &st, err)) {
+        first = sqlite3_column_int64(stmt, 0);
+        last = sqlite3_column_int64(stmt, 1);
+        (void)sqlite3_reset(stmt);
+    }
+    PLIM_TRY(st);
     for (size_t i = 0; i < f->store->eras.n; i++) {
         int64_t from = 0, to = 0;
-        if (!plim__era_range(f->store, i, f->from, f->to, &from, &to)) {
-            continue;
-        }
-        for (size_t k = 0; k < f->store->n_levels; k++) {
-            const struct plim__level *level = &f->store->level[k];
-            int64_t end = to - 1 < level->done - 1 ? to - 1 : level->done - 1;
-            PLIM_TRY(figures_of_chunk(f, level, end, err));
-            PLIM_TRY(figures_of_chunk(f, level, from > 0 ? from : 0, err));
+        if (plim__era_range(f->store, i, f->from, f->to, &from, &to) && from <= last &&
+            to > first) {
+            PLIM_TRY(
+                figures_between(f, from > first ? from : first, to <= last ? to - 1 : last, err));
         }
     }
     return name_figures(f, err);

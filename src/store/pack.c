@@ -22,11 +22,12 @@
 struct packing {
     struct plim_store *store;
     struct plim__tail replay;
-    PLIM_VEC(uint32_t) order; /* slots, by subject and figure */
-    PLIM_VEC(int64_t) times;  /* of the rows */
-    PLIM_VEC(double) values;  /* [group][rows], NaN: nothing */
-    PLIM_VEC(int64_t) own;    /* times at which the subject has anything */
-    size_t begin, end;        /* the group: order[begin, end) */
+    PLIM_VEC(uint32_t) order;  /* slots, by subject and figure */
+    PLIM_VEC(int64_t) times;   /* of the rows */
+    PLIM_VEC(double) values;   /* [group][rows], NaN: nothing */
+    PLIM_VEC(int64_t) own;     /* times at which the subject has anything */
+    PLIM_VEC(size_t) own_rows; /* and which rows these are */
+    size_t begin, end;         /* the group: order[begin, end) */
     size_t rows;
     struct plim_buf out;
     uint64_t written; /* bytes since the last commit */
@@ -139,10 +140,11 @@ static enum plim_status pack_subject(struct packing *p, size_t begin, size_t end
                                      struct plim_err *err)
 {
     struct plim_store *store = p->store;
-    p->own.n = 0;
+    p->own.n = p->own_rows.n = 0;
     for (size_t row = 0; row < p->rows; row++) {
         if (any(p, begin, end, row)) {
             p->own.items[p->own.n++] = p->times.items[row];
+            p->own_rows.items[p->own_rows.n++] = row;
         }
     }
     if (p->own.n == 0) {
@@ -150,14 +152,11 @@ static enum plim_status pack_subject(struct packing *p, size_t begin, size_t end
     }
     plim__packer_begin(&store->packer, false, start, plim__tick(store), p->own.items, p->own.n);
     for (size_t i = begin; i < end; i++) {
-        size_t n = 0;
-        for (size_t row = 0; row < p->rows; row++) {
-            if (any(p, begin, end, row)) {
-                struct plim_cell cell = {0};
-                if (!isnan(value_at(p, i, row))) {
-                    plim__cell_point(&cell, value_at(p, i, row));
-                }
-                store->cells.items[n++] = cell;
+        for (size_t n = 0; n < p->own_rows.n; n++) {
+            double value = value_at(p, i, p->own_rows.items[n]);
+            store->cells.items[n] = (struct plim_cell){0};
+            if (!isnan(value)) {
+                plim__cell_point(&store->cells.items[n], value);
             }
         }
         plim__packer_figure(&store->packer, store->tail.slots.items[p->order.items[i]].figure,
@@ -193,6 +192,7 @@ static enum plim_status pack_rows(struct packing *p, struct plim_err *err)
     PLIM_TRY(sort_slots(p, err));
     PLIM_TRY(plim_vec_reserve(&p->times, p->rows, err));
     PLIM_TRY(plim_vec_reserve(&p->own, p->rows, err));
+    PLIM_TRY(plim_vec_reserve(&p->own_rows, p->rows, err));
     PLIM_TRY(plim_vec_reserve(&store->cells, p->rows, err));
     PLIM_TRY(plim__run(store, PLIM__SQL_BEGIN_WRITE, 0, 0, 0, err));
     while (p->end < p->order.n) {
@@ -403,6 +403,7 @@ static void packing_fini(struct packing *p)
     plim_vec_fini(&p->times);
     plim_vec_fini(&p->values);
     plim_vec_fini(&p->own);
+    plim_vec_fini(&p->own_rows);
     plim_buf_fini(&p->out);
 }
 

@@ -48,8 +48,12 @@ static enum plim_status reopen_when_replaced(struct plim_store *store, struct pl
 static enum plim_status begin_reading(struct plim_store *store, struct plim_err *err)
 {
     PLIM_TRY(reopen_when_replaced(store, err));
+    if (!store->read_only && store->stale) {
+        PLIM_TRY(plim__recall(
+            store, err)); /* which may have to mend the tail: not in what is rolled back */
+    }
     PLIM_TRY(plim__run(store, PLIM__SQL_BEGIN, 0, 0, 0, err));
-    return store->read_only || store->stale ? plim__recall(store, err) : PLIM_OK;
+    return store->read_only ? plim__recall(store, err) : PLIM_OK;
 }
 
 enum plim_status plim__reading(struct plim_store *store,

@@ -147,7 +147,7 @@ PLIM_MUST_USE enum plim_status plim_store_subjects(struct plim_store *store, uin
                                                    struct plim_store_subjects *out,
                                                    struct plim_err *err);
 
-/** plim_store_figures() - the figures that a subject had between from and to, as in the newest stretch; appended to
+/** plim_store_figures() - the figures that a subject had at the beginning or the end of that time; appended to
  * *names, arena. */
 struct plim_store_names {
     PLIM_VEC(const char *) list;

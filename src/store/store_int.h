@@ -47,6 +47,7 @@
     X(SET_LABELS, "UPDATE subject SET labels = ?2 WHERE id = ?1")                                  \
     X(SET_LAST, "UPDATE subject SET last = max(last, ?2) WHERE id = ?1")                           \
     X(SUBJECTS, "SELECT id, kind, key, labels, first, last FROM subject ORDER BY kind, first, id") \
+    X(LIFETIME, "SELECT first, last FROM subject WHERE id = ?1")                                   \
     X(ROWS, "SELECT seq, data FROM second ORDER BY seq")                                           \
     X(PUT_ROW, "INSERT INTO second(seq, data) VALUES(?1, ?2)")                                     \
     X(CUT_ROWS, "DELETE FROM second WHERE seq >= ?1")                                              \

@@ -456,6 +456,41 @@ static void figures_of_a_subject_are_listed(void **state)
     model_folder_remove();
 }
 
+static void a_subject_that_came_and_went_in_between_is_found_with_its_figures(void **state)
+{
+    (void)state;
+    struct plim_arena arena;
+    struct plim_batch batch = {0};
+    struct plim_store_names names = {0};
+    struct plim_store_answer a = {0};
+    model_folder();
+    plim_arena_init(&arena, 0);
+    struct plim_store *store = open_store(false);
+    for (uint64_t t = 0; t < 30000; t++) {
+        model_batch(&batch, 1, t);
+        if (t >= 3000 && t < 3100) {
+            assert_ok(plim_batch_subject(&batch, "process", "guest", "{}", NULL));
+            assert_ok(plim_batch_point(&batch, 1, (double)t, NULL));
+        }
+        assert_ok(plim_store_put(store, &batch, NULL));
+    }
+    struct plim_store_query q = {.subject = subject_of(store, "guest"), .figure = "steady"};
+    assert_ok(plim_store_figures(store, q.subject, 0, 0, &arena, &names, NULL));
+    assert_int_equal(names.list.n, 1);
+    assert_ok(plim_store_query(store, &q, &a, NULL));
+    uint64_t points = 0;
+    plim_vec_foreach (bin, &a.bins) {
+        points += bin->n;
+    }
+    assert_int_equal(points, 100);
+    plim_store_answer_fini(&a);
+    plim_vec_fini(&names.list);
+    plim_arena_fini(&arena);
+    plim_batch_fini(&batch);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
 /* ---- files of earlier versions ---- */
 
 #define FIXTURE_SECONDS 1000u
@@ -532,6 +567,7 @@ int main(void)
         cmocka_unit_test(thousands_of_short_lived_subjects_leave_no_trace_but_the_longest_lived),
         cmocka_unit_test(events_come_in_the_order_of_time_and_by_kind_and_subject),
         cmocka_unit_test(figures_of_a_subject_are_listed),
+        cmocka_unit_test(a_subject_that_came_and_went_in_between_is_found_with_its_figures),
         cmocka_unit_test(files_of_every_earlier_version_are_read_and_written_on),
         cmocka_unit_test(impossible_levels_are_refused),
     };
