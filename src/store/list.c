@@ -11,6 +11,7 @@ struct subjects {
     struct plim_arena *arena;
     struct plim_store_subjects *out;
     struct plim__tail tail;
+    struct plim_map present;
 };
 
 static enum plim_status copy_text(struct plim_arena *arena, const char *text, const char **out,
@@ -22,16 +23,15 @@ static enum plim_status copy_text(struct plim_arena *arena, const char *text, co
     return PLIM_OK;
 }
 
-/* Newest row of the tail in which a subject was there; `last` when it was in none. */
-static int64_t last_seen(const struct subjects *s, uint32_t subject, int64_t last)
+/* Subjects of the tail's newest row: they are there still. */
+static enum plim_status find_present(struct subjects *s, struct plim_err *err)
 {
-    for (size_t i = 0; i < s->tail.slots.n; i++) {
-        const struct plim__slot *slot = &s->tail.slots.items[i];
-        if (slot->subject == subject && slot->present) {
-            return s->tail.last;
+    plim_vec_foreach (slot, &s->tail.slots) {
+        if (slot->present) {
+            PLIM_TRY(plim_map_put(&s->present, slot->subject, 1, err));
         }
     }
-    return last;
+    return PLIM_OK;
 }
 
 static enum plim_status take_subject(struct subjects *s, sqlite3_stmt *stmt, struct plim_err *err)
@@ -39,7 +39,8 @@ static enum plim_status take_subject(struct subjects *s, sqlite3_stmt *stmt, str
     struct plim_store *store = s->store;
     struct plim_store_subject subject = {.id = (uint64_t)sqlite3_column_int64(stmt, 0)};
     int64_t first = sqlite3_column_int64(stmt, 4);
-    int64_t last = last_seen(s, (uint32_t)subject.id, sqlite3_column_int64(stmt, 5));
+    bool present = plim_map_get(&s->present, subject.id) != NULL;
+    int64_t last = present ? s->tail.last : sqlite3_column_int64(stmt, 5);
     subject.first_ns = plim__wall_ns(store, first);
     subject.last_ns = plim__wall_ns(store, last);
     bool there = false;
@@ -67,6 +68,7 @@ static enum plim_status list_subjects(void *self, struct plim_err *err)
     enum plim_status st = PLIM_OK;
     int64_t bad, next;
     PLIM_TRY(plim__rows_scan(s->store, &s->tail, NULL, NULL, &bad, &next, err));
+    PLIM_TRY(find_present(s, err));
     sqlite3_stmt *stmt = plim__sql(s->store, PLIM__SQL_SUBJECTS);
     while (st == PLIM_OK && plim__step(s->store, stmt, &st, err)) {
         st = take_subject(s, stmt, err);
@@ -85,6 +87,7 @@ enum plim_status plim_store_subjects(struct plim_store *store, uint64_t from_ns,
                          .out = out};
     enum plim_status st = plim__reading(store, list_subjects, &s, err);
     plim__tail_fini(&s.tail);
+    plim_map_fini(&s.present);
     return st;
 }
 
