@@ -104,7 +104,7 @@ static enum plim_status take_bytes(struct query *q, struct plim_str bytes, int64
 }
 
 /* One chunk; a damaged one is passed over and counted. */
-static enum plim_status take_chunk(struct query *q, int64_t step, int64_t start,
+static enum plim_status take_chunk(struct query *q, int64_t step, int64_t start, bool *found,
                                    struct plim_err *err)
 {
     enum plim_status st = PLIM_OK;
@@ -112,7 +112,8 @@ static enum plim_status take_chunk(struct query *q, int64_t step, int64_t start,
     (void)sqlite3_bind_int64(stmt, 1, step);
     (void)sqlite3_bind_int64(stmt, 2, start);
     (void)sqlite3_bind_int64(stmt, 3, q->subject);
-    if (plim__step(q->store, stmt, &st, err)) {
+    *found = plim__step(q->store, stmt, &st, err);
+    if (*found) {
         st = take_bytes(q, plim__column_bytes(stmt, 0), start, err);
         (void)sqlite3_reset(stmt);
     }
@@ -120,13 +121,22 @@ static enum plim_status take_chunk(struct query *q, int64_t step, int64_t start,
     return st == PLIM_E_DATA ? PLIM_OK : st;
 }
 
+/* Where the subject has no chunk, go on where anybody has one: a stretch of nothing may be long. */
 static enum plim_status take_level(struct query *q, const struct plim__level *level, int64_t from,
                                    int64_t to, struct plim_err *err)
 {
     q->ledger_from = plim__floor_to(from, level->step);
     q->ledger_to = to;
-    for (int64_t start = plim__floor_to(from, level->span); start < to; start += level->span) {
-        PLIM_TRY(take_chunk(q, level->step, start, err));
+    for (int64_t start = plim__floor_to(from, level->span), next; start < to; start = next) {
+        bool found, more;
+        next = start + level->span;
+        PLIM_TRY(take_chunk(q, level->step, start, &found, err));
+        if (!found) {
+            int64_t there = to;
+            PLIM_TRY(plim__ask(q->store, PLIM__SQL_NEXT_CHUNK, PLIM__ARGS(level->step, next, 0),
+                               &there, &more, err));
+            next = more ? plim__floor_to(there, level->span) : to;
+        }
     }
     return PLIM_OK;
 }

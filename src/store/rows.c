@@ -41,6 +41,7 @@ enum plim_status plim__level_starts(struct plim_store *store, int64_t starts[PLI
         bool found;
         PLIM_TRY(plim__ask(store, PLIM__SQL_FIRST_CHUNK, PLIM__ARGS(store->level[k].step, 0, 0),
                            &starts[k], &found, err));
+        found = found && plim__possible(starts[k]);
         starts[k] = !found ? INT64_MAX : starts[k] > begin ? starts[k] : begin;
     }
     return PLIM_OK;
@@ -55,7 +56,8 @@ static enum plim_status recall_levels(struct plim_store *store, struct plim_err 
         struct plim__level level = {.step = sqlite3_column_int64(stmt, 0),
                                     .keep = sqlite3_column_int64(stmt, 1),
                                     .done = sqlite3_column_int64(stmt, 2)};
-        if (n == PLIM_STORE_LEVELS || level.step < PLIM_STORE_TICKS || level.step > INT32_MAX / 2) {
+        if (n == PLIM_STORE_LEVELS || level.step < PLIM_STORE_TICKS || level.step > INT32_MAX / 2 ||
+            !plim__possible(level.done) || !plim__possible(level.keep)) {
             (void)sqlite3_reset(stmt);
             return plim__fail(err, PLIM_E_DATA, "history '%.150s': levels are damaged",
                               store->path);
@@ -78,6 +80,11 @@ static enum plim_status recall_eras(struct plim_store *store, struct plim_err *e
     store->eras.n = 0;
     while (st == PLIM_OK && plim__step(store, stmt, &st, err)) {
         struct plim__era era = {sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1)};
+        if (!plim__possible(era.start) || era.shift > PLIM_STORE_TIME_MAX ||
+            era.shift < -PLIM_STORE_TIME_MAX) {
+            (void)sqlite3_reset(stmt);
+            return plim__fail(err, PLIM_E_DATA, "history '%.150s': eras are damaged", store->path);
+        }
         st = plim_vec_push(&store->eras, err, era);
     }
     return st;

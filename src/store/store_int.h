@@ -133,6 +133,12 @@ static inline int64_t plim__tick(const struct plim_store *store)
     return store->level[0].step / PLIM_STORE_TICKS;
 }
 
+/* Whether a time of the file can be one. */
+static inline bool plim__possible(int64_t time)
+{
+    return time >= 0 && time <= PLIM_STORE_TIME_MAX;
+}
+
 /* Multiple of `unit` at or below t; both may be negative times. */
 static inline int64_t plim__floor_to(int64_t t, int64_t unit)
 {

@@ -215,7 +215,8 @@ enum plim_status plim__tail_read(struct plim__tail *tail, struct plim_str row, s
     struct plim_cursor c = plim__cursor(plim_str_skip(row, 1));
     uint64_t time = plim__varint_get(&c);
     uint64_t n = plim__varint_get(&c), next = 0;
-    if (c.bad || time > INT64_MAX / 2 || (tail->rows > 0 && (int64_t)time <= tail->last)) {
+    if (c.bad || time > (uint64_t)PLIM_STORE_TIME_MAX ||
+        (tail->rows > 0 && (int64_t)time <= tail->last)) {
         return broken(err);
     }
     for (uint64_t i = 0; i < n; i++) {

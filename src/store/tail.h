@@ -15,7 +15,8 @@
 #include "base/varint.h"
 #include "base/vec.h"
 
-#define PLIM_TAIL_SLOTS 65536u /* most series at one time; further ones are left out */
+#define PLIM_STORE_TIME_MAX INT64_C(100000000000000) /* ms: the year 5138. A file may be hostile */
+#define PLIM_TAIL_SLOTS     65536u /* most series at one time; further ones are left out */
 
 struct plim__slot {
     double value;
