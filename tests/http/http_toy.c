@@ -30,7 +30,7 @@
 struct toy {
     struct plim_http_slot *slot;
     struct plim_http_channel *channel;
-    struct plim_http *http;
+    struct plim_http *_Atomic http; /* handlers may run before it is known here */
 };
 
 static enum plim_status fast(void *self, const struct plim_http_request *request,
@@ -106,7 +106,7 @@ static enum plim_status counts(void *self, const struct plim_http_request *reque
     struct toy *toy = self;
     (void)request;
     (void)err;
-    for (unsigned i = 0; i < PLIM_HTTP_COUNTS; i++) {
+    for (unsigned i = 0; toy->http && i < PLIM_HTTP_COUNTS; i++) {
         plim_buf_printf(&answer->text, "%s %llu\n", keys[i],
                         (unsigned long long)plim_http_count(toy->http, (enum plim_http_count)i));
     }
@@ -189,7 +189,9 @@ static enum plim_status start(struct toy *toy, int argc, char **argv, struct pli
     PLIM_TRY(plim_http_channel_new(&toy->channel, err));
     PLIM_TRY(plim_http_body_new("text/plain; version=0.0.4", NULL, &text, &body, err));
     plim_http_slot_set(toy->slot, body);
-    PLIM_TRY(plim_http_start(&options, &toy->http, err));
+    struct plim_http *http = NULL;
+    PLIM_TRY(plim_http_start(&options, &http, err));
+    toy->http = http;
     for (size_t i = 0; plim_http_url(toy->http, i); i++) {
         puts(plim_http_url(toy->http, i));
     }

@@ -39,6 +39,8 @@ def schemas():
     found = {}
     for path in sorted(SCHEMAS.glob("*.json")):
         schema = json.loads(path.read_text(encoding="utf-8"))
+        if "openapi" in schema:  # describes an interface, not an output
+            continue
         found[schema["properties"]["schema"]["const"]] = schema
     return found
 
