@@ -43,6 +43,8 @@ enum plim_status plim_cmd_watch(struct plim_cli *cli, const struct plim_opts_wat
                                          .n_engines = opts->engine_url.n,
                                          .logs = opts->engine_log.items,
                                          .n_logs = opts->engine_log.n,
+                                         .peers = opts->peer.items,
+                                         .n_peers = opts->peer.n,
                                          .no_discover = opts->no_discover,
                                          .version = PLIM_VERSION,
                                          .host = opts->host,

@@ -402,6 +402,8 @@
     X(S, db, TEXT, "db", 0, "FILE", NULL, "history; \"none\" keeps it in memory only")             \
     X(S, max_bytes, SIZE, "max-bytes", 0, "SIZE", NULL,                                            \
       "most disk space of the history (default 1GiB); the oldest goes first")                      \
+    X(S, peer, LIST, "peer", 0, "URL", NULL,                                                       \
+      "show this monitor too on the page of the fleet: http://HOST:PORT; may be repeated")         \
     PLIM_OPTIONS_SAMPLES(X, S)                                                                     \
     PLIM_OPTIONS_ENGINES(X, S)                                                                     \
     X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many samples (default: never)")        \

@@ -155,6 +155,7 @@ static enum plim_status start(struct plim__serve *s, const struct addresses *a,
 static enum plim_status serve_open(struct plim_watch *w, void **self, struct plim_err *err)
 {
     struct addresses addresses;
+    PLIM_TRY(plim__serve_fleet_options(w->options, err));
     choose_addresses(w, &addresses);
     if (addresses.n == 0) {
         return PLIM_OK;

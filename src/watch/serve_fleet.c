@@ -78,6 +78,25 @@ static enum plim_status add_peer(struct plim__serve_peers *peers, const struct p
     return plim_vec_push(&peers->list, err, peer);
 }
 
+/* Those of the command line, by host and port, and those of the settings. */
+static enum plim_status add_peers(const struct plim_watch *w, struct plim__serve_peers *peers)
+{
+    for (size_t i = 0; i < w->options->n_peers; i++) {
+        const char *url = w->options->peers[i], *host = strstr(url, "://");
+        struct plim_set_peer said = {.name = host ? host + 3 : url, .url = url};
+        PLIM_TRY(add_peer(peers, &said, NULL));
+    }
+    plim_vec_foreach (peer, &w->settings->peer) {
+        PLIM_TRY(add_peer(peers, peer, NULL));
+    }
+    return PLIM_OK;
+}
+
+static bool is_url(const char *url)
+{
+    return url && (strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0);
+}
+
 enum plim_status plim__serve_fleet_check(const struct plim_settings *settings, struct plim_err *err)
 {
     if (settings->peer.n > PEERS_MOST) {
@@ -85,13 +104,27 @@ enum plim_status plim__serve_fleet_check(const struct plim_settings *settings, s
                                   "%u peers at most", PEERS_MOST);
     }
     plim_vec_foreach (peer, &settings->peer) {
-        if (!peer->url ||
-            (strncmp(peer->url, "http://", 7) != 0 && strncmp(peer->url, "https://", 8) != 0)) {
+        if (!is_url(peer->url)) {
             return plim_settings_fail(settings, peer, err,
                                       "a peer's url begins with http:// or https://");
         }
     }
     return PLIM_OK;
+}
+
+enum plim_status plim__serve_fleet_options(const struct plim_watch_options *options,
+                                           struct plim_err *err)
+{
+    for (size_t i = 0; i < options->n_peers; i++) {
+        if (!is_url(options->peers[i])) {
+            return plim__fail(err, PLIM_E_USAGE,
+                              "--peer '%.150s' does not begin with http:// or https://",
+                              options->peers[i]);
+        }
+    }
+    return options->n_peers <= PEERS_MOST
+               ? PLIM_OK
+               : plim__fail(err, PLIM_E_RANGE, "%u peers at most", PEERS_MOST);
 }
 
 void plim__serve_fleet_learn(struct plim__serve *s)
@@ -101,9 +134,7 @@ void plim__serve_fleet_learn(struct plim__serve *s)
     if (peers) {
         plim_arena_init(&peers->arena, 4u << 20);
     }
-    for (size_t i = 0; st == PLIM_OK && i < s->watch->settings->peer.n; i++) {
-        st = add_peer(peers, &s->watch->settings->peer.items[i], NULL);
-    }
+    st = st == PLIM_OK ? add_peers(s->watch, peers) : st;
     if (st != PLIM_OK) {
         plim__watch_tell(s->watch, "no memory for the peers");
         peers_free(peers);

@@ -78,6 +78,8 @@ PLIM__HANDLER(report);
 PLIM__HANDLER(fleet);
 PLIM_MUST_USE enum plim_status plim__serve_fleet_check(const struct plim_settings *settings,
                                                        struct plim_err *err);
+PLIM_MUST_USE enum plim_status plim__serve_fleet_options(const struct plim_watch_options *options,
+                                                         struct plim_err *err);
 void plim__serve_fleet_learn(
     struct plim__serve *serve); /* the loop's thread: peers of the settings */
 void plim__serve_fleet_close(struct plim__serve *serve);

@@ -35,6 +35,8 @@ struct plim_watch_options {
     size_t n_engines;
     const char *const *logs; /* [n_logs] "[NAME=]PATH" of engines' logs, likewise */
     size_t n_logs;
+    const char *const *peers; /* [n_peers] "http://HOST:PORT" of other monitors, likewise */
+    size_t n_peers;
     bool no_discover;    /* do not look for engines on this machine */
     const char *host;    /* name of this machine for others; NULL: not said (its host name) */
     const char *version; /* of the program */

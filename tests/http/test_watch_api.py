@@ -35,7 +35,7 @@ def complaints(schema, document):
 class Monitor:
     """A monitor on made-up samples, in a folder of its own."""
 
-    def __init__(self, test, settings="", db=True, kind="machine"):
+    def __init__(self, test, settings="", db=True, kind="machine", words=()):
         self.home = tempfile.TemporaryDirectory()
         test.addCleanup(self.home.cleanup)
         folder = pathlib.Path(self.home.name)
@@ -47,7 +47,7 @@ class Monitor:
             f"incidents = {folder}/incidents\nalert-state = {folder}/alerts.json\n" + settings, encoding="utf-8")
         self.process = subprocess.Popen(
             [plimtest.PROGRAM, "watch", "--samples", folder / "samples.jsonl", "--listen", "127.0.0.1:0", "--db",
-             folder / "history.db" if db else "none", "--settings", folder / "watch.conf"],
+             folder / "history.db" if db else "none", "--settings", folder / "watch.conf", *words],
             stderr=subprocess.PIPE, text=True, env=plimtest.clean_environment(folder))
         test.addCleanup(self.stop)
         said = ""
@@ -204,11 +204,13 @@ class Answers(unittest.TestCase):
 
     def test_a_fleet_is_asked_with_its_token(self):
         far = Monitor(self, "token-always = yes\n", db=False)
-        near = Monitor(self, f"[peer far]\nurl = http://127.0.0.1:{far.port}\ntoken-file = {far.folder}/token\n", db=False)
-        far.until(lambda: far.ask("GET", "/api/v1/status", token=True).status == 200)
-        near.until(lambda: "status" in near.get("/api/v1/fleet")["peers"][0])
-        peer = self.fits("/api/v1/fleet", near.get("/api/v1/fleet"))["peers"][0]
-        self.assertEqual((peer["name"], len(peer["status"]["devices"])), ("far", 2))
+        plain = Monitor(self, db=False)
+        near = Monitor(self, f"[peer far]\nurl = http://127.0.0.1:{far.port}\ntoken-file = {far.folder}/token\n", db=False,
+                       words=("--peer", f"http://localhost:{plain.port}"))
+        near.until(lambda: all("status" in p for p in near.get("/api/v1/fleet")["peers"]))
+        peers = self.fits("/api/v1/fleet", near.get("/api/v1/fleet"))["peers"]
+        self.assertEqual([(p["name"], len(p["status"]["devices"])) for p in peers],
+                         [(f"localhost:{plain.port}", 2), ("far", 2)])
 
     def test_the_monitor_says_whether_it_lives_and_is_ready(self):
         m = Monitor(self, "token-always = yes\n", db=False)

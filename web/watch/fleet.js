@@ -80,7 +80,7 @@
       table.set(Plim.markOutliers(hosts.flatMap(rowsOf)));
       const dead = peers.filter((p) => p.error).length;
       note.textContent = hosts.length + (hosts.length === 1 ? ' host' : ' hosts') + (dead ? ', ' + dead + ' of them do not answer' : '') +
-        (peers.length ? '. Marked rows are far from the others of the same name.' : '. Name others with [peer] in the settings.');
+        (peers.length ? '. Marked rows are far from the others of the same name.' : '. Name others with --peer, or with [peer NAME] in the settings.');
     }
     async function load() {
       if (Date.now() - asked < 4000) { return; }

@@ -2,10 +2,9 @@
 /*
  * Stands for GnuTLS in a program that carries its libraries in itself (meson -Dprefer_static=true, the wheel).
  *
- * Debian's libmicrohttpd.a refers to GnuTLS, which cannot be linked in whole. The local server of the report
- * speaks plain HTTP on the loopback address and never asks for TLS, so these are only there for the linker;
- * whoever did ask would be refused, as by a library that fails to start. GnuTLS returns negative numbers for
- * failures and 0 for success.
+ * Debian's libmicrohttpd.a refers to GnuTLS, which cannot be linked in whole. Servers that speak plain HTTP never
+ * call these: they are only there for the linker. A monitor that is given a certificate is refused, as by a library
+ * that fails to start. GnuTLS returns negative numbers for failures and 0 for success.
  */
 
 #include <stddef.h>
