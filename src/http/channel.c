@@ -99,7 +99,7 @@ enum plim_status plim_http_channel_publish(struct plim_http_channel *channel, ui
     event->n = head_n + data.n + 2;
     memcpy(event->text, head, head_n);
     memcpy(event->text + head_n, data.p, data.n);
-    memcpy(event->text + head_n + data.n, "\n\n", 2);
+    event->text[head_n + data.n] = event->text[head_n + data.n + 1] = '\n';
     (void)pthread_mutex_lock(&channel->lock);
     event_unref(channel->newest);
     channel->newest = event;

@@ -43,7 +43,7 @@ static bool forbidden(struct plim_str parameters)
 
 enum plim_encoding plim_http_choose_encoding(struct plim_str accept)
 {
-    enum {
+    enum said {
         UNSAID,
         YES,
         NO
@@ -51,13 +51,13 @@ enum plim_encoding plim_http_choose_encoding(struct plim_str accept)
     while (accept.n > 0) {
         struct plim_str item = next_item(&accept, ',');
         struct plim_str name = next_item(&item, ';');
-        int said = forbidden(item) ? NO : YES;
+        enum said here = forbidden(item) ? NO : YES;
         if (same_word(name, "gzip") || same_word(name, "x-gzip")) {
-            gzip = said;
+            gzip = here;
         } else if (same_word(name, "zstd")) {
-            zstd = said;
+            zstd = here;
         } else if (same_word(name, "*")) {
-            any = said;
+            any = here;
         }
     }
     if (zstd == YES || (zstd == UNSAID && any == YES)) {
