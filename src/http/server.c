@@ -101,9 +101,14 @@ static enum plim_status start_daemon(struct plim__listener *l, struct plim_err *
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!daemon) {
         (void)close(fd);
-        return l->tls ? plim__fail(err, PLIM_E_DATA, "%s and %s are no certificate and its key",
-                                   l->http->options.certificate, l->http->options.key)
-                      : plim__fail_errno(err, PLIM_E_OS, e ? e : ENOMEM, "cannot serve %s", l->url);
+        if (!l->tls) {
+            return plim__fail_errno(err, PLIM_E_OS, e ? e : ENOMEM, "cannot serve %s", l->url);
+        }
+        plim__err_set(err, PLIM_E_DATA, "%s and %s are no certificate and its key",
+                      l->http->options.certificate, l->http->options.key);
+        plim__err_hint(err,
+                       "or this program has no TLS, as that of the Python package: use a proxy");
+        return PLIM_E_DATA;
     }
     l->daemon = daemon;
     return PLIM_OK;
