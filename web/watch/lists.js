@@ -48,7 +48,7 @@
 
   function about(alert) {
     const s = alert.subject || {};
-    return [s.process ? (s.process.name || 'process') + ' (pid ' + s.process.pid + ')' : '', s.device ? s.device.name || s.device.uuid || s.device.pci : '', s.engine || ''].filter((t) => t).join(' on ') || 'this machine';
+    return [s.process ? (s.process.name || 'process') + ' (pid ' + s.process.pid + ')' : '', s.device ? [s.device.name, s.device.pci || s.device.uuid].filter((t) => t).join(' ') : '', s.engine || ''].filter((t) => t).join(' on ') || 'this machine';
   }
 
   function alertView(a, act) {
