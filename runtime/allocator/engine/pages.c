@@ -6,10 +6,10 @@
  * with the FREE runs on its two sides, the place that misses the fewest pages. Then pages are found in
  * this order, until there are enough:
  *
- *   1. new ones, while reserved stays below (1 + soft) times the highest live
+ *   1. new ones, while reserved stays below (1 + soft) times the highest live and the floor
  *   2. idle free pages of arenas with the same page size, its own first; then those of other sizes are
  *      given back, and new ones made for them
- *   3. new ones, below (1 + hard) times the highest live
+ *   3. new ones, below (1 + hard) times the highest live and the floor
  *   4. as 2, with pages that must be waited for
  *   5. new ones without that limit (little can be moved; the cap still holds)
  *   6. smaller new ones, for what is left of the device
