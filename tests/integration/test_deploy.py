@@ -154,7 +154,7 @@ class Dashboards(unittest.TestCase):
         self.addCleanup(engine.shutdown)
         monitor.write_samples(where / "samples", *[(40 + (i % 20) / 10, 5) for i in range(12)], (79.5, 1))
         port = monitor.free_port()
-        m = monitor.Monitor(where, "[watch]\n", "--engine", f"vllm=127.0.0.1:{engine.server_port}",
+        m = monitor.Monitor(where, f"[engine vllm]\nurl = http://127.0.0.1:{engine.server_port}/metrics\n",
                             listen=f"127.0.0.1:{port}")
         self.addCleanup(m.__exit__)
         return port
