@@ -11,7 +11,7 @@
  *   used bytes of a device, without its largest process: external growth; where no process is listed: leak
  *
  * A process is followed when it is loaded: it has lived for the warm-up, and in the last ten minutes it
- * grew by no more than loading could not be slower than.
+ * grew by less than the slowest loading does.
  */
 
 #include "base/bytes.h"
@@ -27,6 +27,7 @@
 #define MATTERS       0.05 /* of the reserved bytes: less stranded is no concern */
 #define MUCH          0.15 /* of the reserved bytes, stranded when requests are retried */
 #define CACHE_SHARE   0.01 /* of the device: a cache that grows by less is no news */
+#define REFILL_HOURS  6.0  /* of a life: caches are full again by then */
 #define KNOWN         1.02 /* times what a program held before */
 #define VISIT         9000.0 /* seconds that others must grow: visitors come and go within an hour or two */
 #define SOON          (2 * 3600.0) /* seconds: a leak that is worth a warning however new it is */
@@ -97,12 +98,14 @@ static enum plim_growth_state state_of(const struct plim_tracked *t, enum plim_f
                                      : PLIM_GROWTH_UNKNOWN;
 }
 
-/* What a program has held before, in an earlier life or in this one, without running away: growth up to
- * there is its way of filling up. Learned from lives of which no leak was told. */
-static bool known_level(struct plim_detector *d, const struct plim_tracked *t)
+/* Where no allocator tells live from cached bytes: a restarted program fills up again to what its earlier
+ * lives held, of which no leak was told. Only in the first hours of a life, and not of a new version. */
+static bool refills(const struct plim_detector *d, const struct plim_tracked *t)
 {
     const struct plim_level *l = plim__level_of(d, t);
-    return l != NULL && (double)t->now.held < KNOWN * (double)l->bytes;
+    return l != NULL && d->deployed_ns <= l->newest_ns &&
+           (double)(d->now_ns - t->first_ns) < REFILL_HOURS * (double)PLIM_HOUR &&
+           (double)t->now.held < KNOWN * (double)l->bytes;
 }
 
 /* ---- claims ---- */
@@ -342,7 +345,8 @@ static enum plim_status claim_process(struct plim_detector *d, struct plim_track
     bool allocator = t->growing[PLIM_FOLLOWED_LIVE] != NULL;
     enum plim_followed main = allocator ? PLIM_FOLLOWED_LIVE : PLIM_FOLLOWED_HELD;
     bool held = state_of(t, PLIM_FOLLOWED_HELD) >= PLIM_GROWTH_SLOWING;
-    bool told, leak = t->standing[PLIM_FINDING_LEAK].id != 0, known = !leak && known_level(d, t);
+    bool told, leak = t->standing[PLIM_FINDING_LEAK].id != 0;
+    bool known = !leak && !allocator && refills(d, t);
     PLIM_TRY(claim(d, t,
                    &(struct growth_claim){main, PLIM_FINDING_LEAK, PLIM_GROWTH_STEADY, known, NULL},
                    err));
