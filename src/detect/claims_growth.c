@@ -266,6 +266,15 @@ static double total_of(const struct plim_detector *d, const struct plim_tracked 
     return on != NULL && on->books_valid ? (double)on->total : 0;
 }
 
+/* Whether a finding tells of growth of this subject. Two classes may be about one figure. */
+static bool told(const struct plim_tracked *t)
+{
+    return t->standing[PLIM_FINDING_LEAK].id != 0 ||
+           t->standing[PLIM_FINDING_CACHE_GROWTH].id != 0 ||
+           t->standing[PLIM_FINDING_FRAGMENTATION].id != 0 ||
+           t->standing[PLIM_FINDING_EXTERNAL].id != 0;
+}
+
 /* The claim that a figure grows. It ends when the figure has stopped, not when the growth is merely no
  * longer certain. */
 static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
@@ -303,7 +312,7 @@ static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
     if (active && t->standing[gc->class].id == 0 && !gc->explained && gc->besides == NULL) {
         plim__growing_ended(g);
     }
-    g->held = t->standing[gc->class].id != 0;
+    g->held = told(t);
     return PLIM_OK;
 }
 
@@ -345,7 +354,7 @@ static enum plim_status claim_process(struct plim_detector *d, struct plim_track
     bool allocator = t->growing[PLIM_FOLLOWED_LIVE] != NULL;
     enum plim_followed main = allocator ? PLIM_FOLLOWED_LIVE : PLIM_FOLLOWED_HELD;
     bool held = state_of(t, PLIM_FOLLOWED_HELD) >= PLIM_GROWTH_SLOWING;
-    bool told, leak = t->standing[PLIM_FINDING_LEAK].id != 0;
+    bool better, leak = t->standing[PLIM_FINDING_LEAK].id != 0;
     bool known = !leak && !allocator && refills(d, t);
     PLIM_TRY(claim(d, t,
                    &(struct growth_claim){main, PLIM_FINDING_LEAK, PLIM_GROWTH_STEADY, known, NULL},
@@ -361,14 +370,14 @@ static enum plim_status claim_process(struct plim_detector *d, struct plim_track
                        err));
     }
     /* Of an allocator's process the cache grows when it holds more, and nothing tells for what. */
-    told = leak || t->standing[PLIM_FINDING_FRAGMENTATION].id != 0 ||
-           t->standing[PLIM_FINDING_EXTERNAL].id != 0 ||
-           state_of(t, PLIM_FOLLOWED_STRANDED) >= PLIM_GROWTH_SLOWING ||
-           state_of(t, PLIM_FOLLOWED_OUTSIDE) >= PLIM_GROWTH_SLOWING ||
-           (!allocator && state_of(t, main) == PLIM_GROWTH_STEADY);
+    better = leak || t->standing[PLIM_FINDING_FRAGMENTATION].id != 0 ||
+             t->standing[PLIM_FINDING_EXTERNAL].id != 0 ||
+             state_of(t, PLIM_FOLLOWED_STRANDED) >= PLIM_GROWTH_SLOWING ||
+             state_of(t, PLIM_FOLLOWED_OUTSIDE) >= PLIM_GROWTH_SLOWING ||
+             (!allocator && state_of(t, main) == PLIM_GROWTH_STEADY);
     return claim(d, t,
                  &(struct growth_claim){PLIM_FOLLOWED_HELD, PLIM_FINDING_CACHE_GROWTH,
-                                        PLIM_GROWTH_SLOWING, told, NULL},
+                                        PLIM_GROWTH_SLOWING, better, NULL},
                  err);
 }
 
