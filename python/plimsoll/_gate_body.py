@@ -30,7 +30,6 @@ class Asked:
     prompts: int = 1
     logprob_rows: bool = False
     streams: bool = False
-    generates: bool = True  # False: only the prompt is computed
     priority: int = 0
     model: str = ""
     user: str = ""

@@ -23,8 +23,6 @@ Headers = List[Tuple[bytes, bytes]]
 NAMES = {
     "usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
     "preempted": ("vllm:num_preemptions_total", "vllm:num_preemptions", "sglang:num_retracted_requests_total"),
-    "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
-    "generated": ("vllm:generation_tokens_total", "vllm:generation_tokens", "sglang:generation_tokens_total"),
     "capacity": ("sglang:max_total_num_tokens",),
 }
 _HOME = {name.encode(): figure for figure, names in NAMES.items() for name in names}
@@ -40,8 +38,6 @@ class Page:
 
     usage: Optional[float] = None
     preempted: Optional[float] = None
-    running: Optional[float] = None
-    generated: Optional[float] = None
     capacity_tokens: int = 0
     block_tokens: int = 0
 
@@ -54,9 +50,8 @@ def read_page(body: bytes) -> Page:
         except ValueError:
             continue
     page = Page()
-    for figure in ("preempted", "running", "generated"):
-        if figure in found:
-            setattr(page, figure, sum(found[figure]))
+    if "preempted" in found:
+        page.preempted = sum(found["preempted"])
     if found.get("usage"):
         page.usage = min(1.0, max(0.0, sum(found["usage"]) / len(found["usage"])))
     page.capacity_tokens = int(sum(found.get("capacity", ())))

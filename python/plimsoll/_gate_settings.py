@@ -59,8 +59,8 @@ class GateSettings:
                                                     "not guarded")
     token: float = setting(0.0, read_seconds, "target for each further token; 0: not guarded")
     requests: int = setting(0, read_count, "most requests at once; 0: no limit")
-    high: float = setting(0.98, _ratio, "share of the KV pool up to which requests are let in")
-    low: float = setting(0.96, _ratio, "after a refusal for want of memory, share below which they are let in again")
+    high: float = setting(1.0, _ratio, "share of the KV pool up to which requests are let in")
+    low: float = setting(0.995, _ratio, "after a refusal for want of memory, share below which they are let in again")
     long_part: float = setting(0.0, read_seconds, "a request that needs more than this share of the pool is a long "
                                                   "one; all long ones together get half of it; 0: none is")
     lease: float = setting(60.0, read_seconds, "a reservation that nobody renews for so long ends")

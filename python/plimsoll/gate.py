@@ -32,7 +32,6 @@ __all__ = ["GateSettings", "Middleware"]
 log = logging.getLogger("plimsoll.gate")
 
 TELL_EVERY = 8  # tokens between two reports of a stream's growth
-KEEP_EVERY = 0.25  # seconds between two estimates of how far answers are that come in one piece
 SURE = 16  # requests whose tokens the engine counted, after which bytes are counted at the rate learned from them
 LARGE = 256 << 10  # bytes of a body that is not read in the event loop
 CLASSES = 4096  # names of classes that are remembered
@@ -55,7 +54,6 @@ class Middleware:
         self._opening: Optional[asyncio.Lock] = None
         self._retry_open_ns = 0
         self._tokenizer: Any = None
-        self._pace = _Pace()
         self._said: Dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,7 +119,7 @@ class Middleware:
         else:
             asked = body_of.read_request(body)
         if asked is None:  # the server says itself what is wrong with it
-            return _Flight(0, ledger_of.Request(), body_of.Asked(), 0)
+            return _Flight(0, ledger_of.Request(), body_of.Asked())
         request = await self._price(ledger, scope, body, asked)
         decision = ledger_of.Decision()
         if ledger.admit(request, decision) != ledger_of.OK:
@@ -129,7 +127,7 @@ class Middleware:
         if decision.verdict == ledger_of.WAIT and not await self._wait(ledger, decision, arrived):
             return None
         if decision.verdict == ledger_of.ADMIT:
-            return _Flight(decision.id, request, asked, decision.first_token_ns)
+            return _Flight(decision.id, request, asked)
         reason = decision.reason
         if decision.verdict == ledger_of.NEVER:
             log.info("refused for ever: %s, %d prompt tokens, %d at most, %d samples, %d units of memory",
@@ -158,7 +156,6 @@ class Middleware:
             request.prompt_tokens = -(-request.prompt_tokens // asked.prompts)
         request.max_tokens = asked.max_tokens
         if "embeddings" in _path(scope):
-            asked.generates = False
             request.max_tokens = request.known_output = 1
         if asked.logprob_rows:
             request.logprob_rows = request.prompt_tokens
@@ -321,33 +318,26 @@ class Middleware:
             self.ledger.observe(figures)
 
     async def _keep(self, scope: Scope) -> None:
-        """A few times a second: leases, growth, the dead, and, in whichever process comes first, the engine's figures."""
+        """Once a second: leases, the dead, and, in whichever process comes first, the engine's figures."""
         like = {"scheme": scope.get("scheme", "http"), "server": scope.get("server")}
         while self.ledger is not None:
             try:
-                await asyncio.sleep(min(KEEP_EVERY, self.settings.scrape or 1.0))
+                await asyncio.sleep(min(1.0, self.settings.scrape or 1.0))
                 ledger = self.ledger
                 state = ledger.read() if ledger is not None else None
                 if ledger is None or state is None:
                     continue
                 if self.settings.scrape > 0 and state.figures_age_ns >= _ns(self.settings.scrape) * 9 // 10:
                     page = await self._look(like)
-                    self._pace.take(page)
                     self._observe(page)
                 if self.ledger is not None:
                     ledger.tick()
-                    self._renew(ledger, state)
+                    for flight in list(self.flights.values()):
+                        ledger.extend(flight.id, flight.told)  # renews the lease
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # the keeper must live as long as the server
                 self._say("keeper", f"error while looking after the ledger: {error!r}")
-
-    def _renew(self, ledger: ledger_of.Ledger, state: ledger_of.State) -> None:
-        """Leases; and the growth of answers that cannot be watched because they come in one piece."""
-        token_s = self._pace.token_s or state.token_s
-        now = time.monotonic_ns()
-        for flight in list(self.flights.values()):
-            flight.renew(ledger, now, token_s)
 
     # ---- saying
 
@@ -377,8 +367,6 @@ class _Flight:
     id: int
     request: ledger_of.Request
     asked: body_of.Asked
-    first_token_ns: int  # expected wait for it
-    started_ns: int = dataclasses.field(default_factory=time.monotonic_ns)
     status: int = 0
     events: bool = False  # the answer is a stream of events
     generated: int = 0
@@ -407,35 +395,6 @@ class _Flight:
         if self.told == 0 or self.generated - self.told >= TELL_EVERY:
             self.told = self.generated
             ledger.extend(self.id, self.told)
-
-    def renew(self, ledger: ledger_of.Ledger, now_ns: int, token_s: float) -> None:
-        """token_s: seconds for each token of an answer now, 0: not known."""
-        if not self.events and token_s > 0 and self.asked.generates:
-            ran_s = (now_ns - self.started_ns - self.first_token_ns) / 1e9
-            guess = int(ran_s / token_s)
-            most = self.request.max_tokens or guess
-            self.generated = max(self.generated, min(guess, most))
-        self.told = max(self.told, self.generated)
-        ledger.extend(self.id, self.told)
-
-
-class _Pace:
-    """Seconds for each further token of an answer, from the engine's counters; None, as 0, until it is known."""
-
-    def __init__(self) -> None:
-        self.token_s = 0.0
-        self._generated: Optional[float] = None
-        self._running = 0.0
-        self._at = 0.0
-
-    def take(self, page: engine_of.Page) -> None:
-        now = time.monotonic()
-        if page.generated is not None and page.running is not None:
-            if self._generated is not None and page.generated > self._generated and now > self._at:
-                running = max(1.0, (page.running + self._running) / 2)
-                seen = running * (now - self._at) / (page.generated - self._generated)
-                self.token_s = seen if not self.token_s else self.token_s + (seen - self.token_s) / 8
-            self._generated, self._running, self._at = page.generated, page.running, now
 
 
 class _Arrival:

@@ -33,7 +33,8 @@ enum plim_status plim_cmd_gate(struct plim_cli *cli, const struct plim_opts_gate
                                         .agent = opts->agent,
                                         .token_file = opts->token_file,
                                         .ledger = opts->ledger,
-                                        .engine = opts->engine,
+                                        .engines = opts->engine_url.items,
+                                        .n_engines = opts->engine_url.n,
                                         .capacity_tokens = opts->capacity_tokens.value,
                                         .block_tokens = (uint32_t)opts->block_tokens.value,
                                         .max_length = (uint32_t)opts->max_length.value,
@@ -48,11 +49,12 @@ enum plim_status plim_cmd_gate(struct plim_cli *cli, const struct plim_opts_gate
                                         .steps = opts->steps.value,
                                         .version = PLIM_VERSION,
                                         .tell = tell};
-    if (opts->ledger == NULL && opts->engine == NULL && opts->capacity_tokens.value == 0) {
+    if (opts->ledger == NULL && opts->engine_url.n == 0 && opts->capacity_tokens.value == 0) {
         plim__err_set(err, PLIM_E_USAGE, "the gate does not know how large the KV cache is");
         plim__err_hint(
-            err, "name the engine (--engine), a ledger that its middleware makes (--ledger), or "
-                 "--capacity-tokens");
+            err,
+            "name the engine (--engine-url), a ledger that its middleware makes (--ledger), or "
+            "--capacity-tokens");
         return PLIM_E_USAGE;
     }
     if (opts->block_tokens.value > UINT32_MAX || opts->max_length.value > UINT32_MAX ||

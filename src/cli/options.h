@@ -416,8 +416,8 @@
       "only print a settings file with every key and its meaning")
 
 #define PLIM_OPTIONS_gate(X, S)                                                                    \
-    X(S, engine, TEXT, "engine", 'e', "ADDRESS", NULL,                                             \
-      "ask this engine for its figures: HOST:PORT, http://..., unix:PATH")                         \
+    X(S, engine_url, LIST, "engine-url", 0, "ADDRESS", NULL,                                       \
+      "ask this engine for its figures: HOST:PORT, http://..., unix:PATH; may be repeated")        \
     X(S, ledger, TEXT, "ledger", 0, "FILE", NULL,                                                  \
       "ledger that is shared with the middleware in API servers (default: memory)")                \
     X(S, listen, LIST, "listen", 'l', "ADDRESS", NULL,                                             \

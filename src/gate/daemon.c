@@ -82,7 +82,7 @@ static void fill_config(const struct plim_gate_options *o, uint64_t capacity_tok
     c->first_token_ns = o->first_token_ns;
     c->token_ns = o->token_ns;
     c->waiters = (uint32_t)plim_min_u64(o->waiters, PLIMSOLL_GATE_WAIT_MAX);
-    c->stale_ns = o->engine != NULL ? 15 * SECOND_NS : 0;
+    c->stale_ns = o->n_engines > 0 ? 15 * SECOND_NS : 0;
     if (o->lease_ns > 0) {
         c->lease_ns = o->lease_ns;
     }
@@ -125,8 +125,8 @@ static enum plim_status try_open(struct plim__gate *g, uint64_t capacity_tokens,
     } else if (!g->told_wait) {
         g->told_wait = true;
         plim__gate_tell(g, "waiting for %s",
-                        o->engine ? "the engine to say the size of its KV cache"
-                                  : "a server to make the ledger");
+                        o->n_engines ? "the engine to say the size of its KV cache"
+                                     : "a server to make the ledger");
     }
     return PLIM_OK;
 }
@@ -141,9 +141,15 @@ struct engine {
 static enum plim_status engine_open(const struct plim_gate_options *o, struct engine *e,
                                     struct plim_err *err)
 {
-    struct plim_place place = {.place = o->engine};
-    struct plim_engine_fetch_options options = {.servers = &place, .n_servers = 1};
-    return o->engine == NULL ? PLIM_OK : plim_engine_fetch_open(&options, &e->fetch, err);
+    struct plim_place places[PLIM_ENGINE_SERVERS];
+    struct plim_engine_fetch_options options = {.servers = places, .n_servers = o->n_engines};
+    if (o->n_engines > PLIM_ENGINE_SERVERS) {
+        return plim__fail(err, PLIM_E_RANGE, "at most %d engines are asked", PLIM_ENGINE_SERVERS);
+    }
+    for (size_t i = 0; i < o->n_engines; i++) {
+        places[i] = (struct plim_place){.place = o->engines[i]};
+    }
+    return o->n_engines == 0 ? PLIM_OK : plim_engine_fetch_open(&options, &e->fetch, err);
 }
 
 static void engine_close(struct engine *e)

@@ -29,10 +29,12 @@
 struct plim_gate_options {
     const char *const *listen; /* [n_listen]; none: loopback, PLIM_GATE_PORT */
     size_t n_listen;
-    const char *agent;        /* HOST:PORT, or PORT on loopback, for agent checks; NULL: none */
-    const char *token_file;   /* NULL: nobody from afar */
-    const char *ledger;       /* file; NULL: memory of this process */
-    const char *engine;       /* address of its metrics, as of plimsoll watch; NULL: not asked */
+    const char *agent;          /* HOST:PORT, or PORT on loopback, for agent checks; NULL: none */
+    const char *token_file;     /* NULL: nobody from afar */
+    const char *ledger;         /* file; NULL: memory of this process */
+    const char *const *engines; /* [n_engines] addresses of metrics, as of plimsoll watch; together
+                                   they are the pool */
+    size_t n_engines;
     uint64_t capacity_tokens; /* of the KV pool; 0: the engine's, or the ledger's that is there */
     uint32_t block_tokens;    /* 0: 16 */
     uint32_t max_length;      /* tokens of a request; 0: the engine's, or no limit */

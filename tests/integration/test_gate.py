@@ -151,7 +151,7 @@ class Settings(unittest.TestCase):
         read = GateSettings.environment({"PLIMSOLL_GATE_WAIT": "2.5", "PLIMSOLL_GATE_POLICY": "generous", "PLIMSOLL_GATE_BODY": "1MiB",
                                          "PLIMSOLL_GATE_PATHS": "/a,/b", "PLIMSOLL_GATE_FAIL": "closed", "PLIMSOLL_GATE_HIGH": "7"})
         self.assertEqual((read.wait, read.policy, read.body, read.paths, read.fail, read.high),
-                         (2.5, "expected", 1 << 20, ("/a", "/b"), "closed", 0.98))
+                         (2.5, "expected", 1 << 20, ("/a", "/b"), "closed", 1.0))
 
     def test_servers_on_different_ports_have_different_ledgers(self):
         paths = {GateSettings().ledger_path(s) for s in (("127.0.0.1", 8000), ("::", 8001), ("/run/a.sock", None), None)}

@@ -218,7 +218,7 @@ class Engines(Daemon):
         engine = Engine()
         self.addCleanup(engine.server_close)
         self.addCleanup(engine.shutdown)
-        gate = self.start("--engine", f"127.0.0.1:{engine.port}")
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}")
         self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
         self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["capacity_units"], 1000)
         engine.usage = 0.99
@@ -231,7 +231,7 @@ class Engines(Daemon):
 
     def test_an_engine_that_is_away_makes_the_gate_not_ready_and_decides_by_choice(self):
         for fail, code in (("closed", 503), ("open", 200)):
-            gate = self.start("--engine", f"127.0.0.1:{free_port()}", "--fail", fail)
+            gate = self.start("--engine-url", f"127.0.0.1:{free_port()}", "--fail", fail)
             self.assertEqual(self.ask(gate.port, "GET", "/readyz")[0], 503)
             self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 5})[0], code)
 
@@ -299,7 +299,7 @@ class Proxies(Daemon):
         engine = Engine(blocks=101)
         self.addCleanup(engine.server_close)
         self.addCleanup(engine.shutdown)
-        gate = self.start("--engine", f"127.0.0.1:{engine.port}", "--max-length", 2048)
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048)
         self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
         site = (plimtest.ROOT / "deploy" / "nginx" / "plimsoll-gate.conf").read_text()
         site = site.replace("127.0.0.1:8000", f"127.0.0.1:{engine.port}").replace("127.0.0.1:9755", f"127.0.0.1:{gate.port}")
