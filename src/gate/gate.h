@@ -20,6 +20,7 @@
  * Threads: the loop, and the server's.
  */
 
+#include "base/err.h"
 #include "base/str.h"
 
 #include <plimsoll/gate.h>
