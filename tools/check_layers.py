@@ -37,6 +37,7 @@ MAY_INCLUDE = {
     "detect": NOUNS | {"device", "observe"},
     "http": {"base"},
     "gate": NOUNS | {"http", "observe"},
+    "run": NOUNS | {"device", "http", "observe"},
     "incident": REPORT | {"report", "device"},
     "cli": REPORT | {"report"} | WORLD,
     "top": REPORT | {"report"} | WORLD,
@@ -47,7 +48,7 @@ MAY_INCLUDE = {
 TABLES = {("serving", "../../runtime/simgpu/cards.def")}
 
 # The one header of a layer that another may include: how the program starts the daemon.
-ENTRIES = {("cli", "watch/watch.h"), ("cli", "top/top.h"), ("cli", "gate/gate.h")}
+ENTRIES = {("cli", "watch/watch.h"), ("cli", "top/top.h"), ("cli", "gate/gate.h"), ("cli", "run/run.h")}
 
 # Public headers of the runtime's own objects: they need nothing but libc.
 RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h", "plimsoll/engine.h",

@@ -48,6 +48,8 @@
     X(top, "", 0, 0, 0, "show device memory in a terminal, by device, engine and process")         \
     X(watch, "", 0, 0, 0, "watch all device memory of this machine, and say what goes wrong")      \
     X(gate, "", 0, 0, 0, "say whether a server has room for a request, before it starts")          \
+    X(run, "-- CMD [ARG...]", 0, PLIM_VERB_ANY_ARGS, PLIM_VERB_COMMAND,                            \
+      "keep a server alive: evidence, drain, a clear card, a restart one notch lower")             \
     X(history, "[series|subjects|events|findings]", 0, 1, 0,                                       \
       "show what a monitor kept: series by time, who was there, what happened")                    \
     X(doctor, "", 0, 0, 0, "say what is installed here, what is missing and what conflicts")       \
@@ -414,6 +416,37 @@
     X(S, check_settings, FLAG, "check-settings", 0, NULL, NULL, "only check the settings file")    \
     X(S, example_settings, FLAG, "example-settings", 0, NULL, NULL,                                \
       "only print a settings file with every key and its meaning")
+
+#define PLIM_OPTIONS_run(X, S)                                                                     \
+    X(S, health, TEXT, "health", 0, "ADDRESS", NULL,                                               \
+      "answers 200 while the server works: http://127.0.0.1:8000/health")                          \
+    X(S, health_every, DURATION, "health-every", 0, "TIME", "5s", "time between two questions")    \
+    X(S, health_misses, COUNT, "health-misses", 0, "N", "3", "missing answers that mean it hangs") \
+    X(S, start_timeout, DURATION, "start-timeout", 0, "TIME", "20m",                               \
+      "longest time until it is healthy")                                                          \
+    X(S, ledger, TEXT, "ledger", 0, "FILE", NULL,                                                  \
+      "the gate's ledger, of the server's middleware: drains by it, and its breaker restarts")     \
+    X(S, drain, DURATION, "drain", 0, "TIME", "30s", "longest time for requests to end")           \
+    X(S, grace, DURATION, "grace", 0, "TIME", "30s", "time between SIGTERM and SIGKILL")           \
+    X(S, clear, DURATION, "clear", 0, "TIME", "1m", "longest wait for the card to be free")        \
+    X(S, restarts, COUNT, "restarts", 0, "N", "5", "restarts within the window, then it gives up") \
+    X(S, window, DURATION, "window", 0, "TIME", "10m", "time in which restarts are counted")       \
+    X(S, backoff, DURATION, "backoff", 0, "TIME", "1s",                                            \
+      "before the first restart; doubles with each one, to 32 times")                              \
+    X(S, notch, LIST, "notch", 0, "FLAG=STEP[:LIMIT]", NULL,                                       \
+      "after memory ran out make this flag smaller: max-model-len=/2:4096; may be repeated")       \
+    X(S, notch_reset, DURATION, "notch-reset", 0, "TIME", "24h",                                   \
+      "good time after which a notch is taken back")                                               \
+    X(S, stranded, REAL, "stranded", 0, "SHARE", NULL,                                             \
+      "plan a restart when this share of reserved memory is stranded for ten minutes")             \
+    X(S, restart_window, TEXT, "restart-window", 0, "FROM-TO", NULL,                               \
+      "time of day of planned restarts: 02:00-05:00")                                              \
+    X(S, no_lock, FLAG, "no-lock", 0, NULL, NULL,                                                  \
+      "start beside another engine that starts on the same device")                                \
+    X(S, bare, FLAG, "bare", 0, NULL, NULL, "do not record: no evidence is kept")                  \
+    X(S, trace, TEXT, "trace-file", 'o', "FILE", NULL, "keep the recording of each turn here")     \
+    X(S, incidents, TEXT, "incidents", 0, "DIR", NULL,                                             \
+      "folder for what a failure leaves behind (default plimsoll-incidents)")
 
 #define PLIM_OPTIONS_gate(X, S)                                                                    \
     X(S, engine_url, LIST, "engine-url", 0, "ADDRESS", NULL,                                       \

@@ -245,13 +245,28 @@ class Machine(unittest.TestCase):
             self.assertIn("Overall exposure level", text)
 
     def test_options_of_the_service(self):
-        """What unit, manifest and image call the program with are options that it has"""
-        known = plimtest.run("watch", "--help").stdout.decode()
-        for path in ("systemd/plimsoll.service", "kubernetes/plimsoll.yaml", "container/Containerfile"):
-            for line in read(path).splitlines():
-                if "watch" in line and not line.lstrip().startswith("#"):
-                    for option in re.findall(r"--[a-z-]+", line):
+        """What units, manifests, proxies' files and the image call the program with are options that it has"""
+        for verb, paths in (("watch", ("systemd/plimsoll.service", "kubernetes/plimsoll.yaml", "container/Containerfile")),
+                            ("run", ("systemd/plimsoll-run@.service",)),
+                            ("gate", ("haproxy/haproxy.cfg", "nginx/plimsoll-gate.conf", "envoy/ext_authz.yaml"))):
+            known = plimtest.run(verb, "--help").stdout.decode()
+            for path in paths:
+                for line in read(path).splitlines():
+                    called = line.split(f"plimsoll {verb} ", 1)[-1] if f"plimsoll {verb} " in line else ""
+                    called = called or (line if verb == "watch" and verb in line and not line.lstrip().startswith("#") else "")
+                    for option in re.findall(r"--[a-z-]+", called.split(" -- ")[0]):
                         self.assertIn(option, known, path)
+
+    @needs("systemd-analyze")
+    def test_service_of_an_engine(self):
+        """systemd accepts the unit of a supervised engine"""
+        unit = read("systemd/plimsoll-run@.service").replace("/usr/bin/plimsoll", plimtest.PROGRAM)
+        unit = re.sub("(?m)^Documentation=.*\n", "", unit)
+        with tempfile.TemporaryDirectory() as where:
+            path = pathlib.Path(where) / "plimsoll-run@x.service"
+            path.write_text(unit, encoding="utf-8")
+            code, text = said_by("systemd-analyze", "verify", path)
+            self.assertEqual((code, text.strip()), (0, ""))
 
     def test_packages_of_the_image(self):
         """The image has every library that the program is linked with, and the build its packages"""
@@ -320,9 +335,23 @@ class Yaml(unittest.TestCase):
         """The manifests are what Kubernetes' schemas allow, in an old and a new release"""
         for release in ("1.28", "1.37"):
             code, text = said_by(ENV_PYTHON.parent / "kubernetes-validate", "--strict", "-k", release,
-                                 DEPLOY / "kubernetes/plimsoll.yaml")
+                                 DEPLOY / "kubernetes/plimsoll.yaml", DEPLOY / "kubernetes/engine.yaml")
             self.assertEqual(code, 0, text)
             self.assertNotIn("ERROR", text)
+
+    def test_options_of_an_engine(self):
+        """The containers of the engine's pod call the program with options that it has, and share one ledger"""
+        deployment = yaml_of("kubernetes/engine.yaml")[0]
+        containers = {c["name"]: c for c in deployment["spec"]["template"]["spec"]["containers"]}
+        for name, verb in (("engine", "run"), ("gate", "gate")):
+            words = containers[name]["command"]
+            self.assertEqual(words[:2], ["plimsoll", verb])
+            known = plimtest.run(verb, "--help").stdout.decode()
+            own = words[2:words.index("--")] if "--" in words else words[2:]
+            for word in own:
+                self.assertIn(word.split("=")[0], known)
+            self.assertIn("--ledger=/dev/shm/gate", own)
+        self.assertEqual(containers["engine"]["env"][0]["value"], "/dev/shm/gate")
 
     def test_privileges(self):
         """The pod may do no more than it needs"""

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One life of the command, phase by phase:
+ *
+ *   WAITING -> STARTING -> SERVING -> DRAINING -> STOPPING -> (KILLING) -> CLEARING -> PAUSE -> WAITING ...
+ *
+ * A command that ends by itself goes to STOPPING, for what it left. CLEARING leads to ENDED when no
+ * further turn is wanted.
+ */
+
+#include "run/turn.h"
+
+#include "base/err.h"
+#include "base/num.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define SECOND_NS      UINT64_C(1000000000)
+#define LOOK_NS        (2 * SECOND_NS)
+#define SETTLED_NS     (5 * SECOND_NS) /* without a health address: it lives so long, so it works */
+#define EXTEND_NS      (10 * SECOND_NS)
+#define STRANDED_NS    (600 * SECOND_NS) /* above the share for so long, a restart is planned */
+#define BACKOFF_DOUBLE 5u                /* times */
+
+static uint64_t chosen(uint64_t value, uint64_t fallback)
+{
+    return value ? value : fallback;
+}
+
+static uint64_t in_phase(const struct plim__run *r)
+{
+    return r->now_ns - r->since_ns;
+}
+
+static bool due(struct plim__run *r, uint64_t *last, uint64_t every)
+{
+    bool is = r->now_ns - *last >= every;
+    *last = is ? r->now_ns : *last;
+    return is;
+}
+
+/* systemd waits no longer than it is asked to. */
+static void ask_for_time(struct plim__run *r)
+{
+    if (due(r, &r->extended_ns, EXTEND_NS)) {
+        plim__notify_send(&r->notify, "EXTEND_TIMEOUT_USEC=30000000");
+    }
+}
+
+/* ---- start ---- */
+
+static enum plim_status make_command(struct plim__run *r, const char ***out, struct plim_err *err)
+{
+    const struct plim_run_options *o = r->options;
+    const char **inner;
+    void *room;
+    size_t n = 0;
+    plim_arena_fini(&r->arena);
+    plim_arena_init(&r->arena, 0);
+    PLIM_TRY(plim_notch_apply(&r->notches, o->command, o->n_command, &r->arena, &inner, err));
+    if (o->record == NULL) {
+        *out = inner;
+        return PLIM_OK;
+    }
+    PLIM_TRY(plim_arena_array(&r->arena, o->n_command + 12, sizeof(char *), &room, err));
+    const char **argv = room;
+    argv[n++] = o->record;
+    argv[n++] = "record";
+    argv[n++] = "--quiet";
+    argv[n++] = "--trace-file";
+    argv[n++] = o->trace ? o->trace : "/dev/null";
+    if (o->incidents != NULL) {
+        argv[n++] = "--incidents";
+        argv[n++] = o->incidents;
+    }
+    argv[n++] = "--";
+    memcpy(argv + n, inner, o->n_command * sizeof(*argv));
+    *out = argv;
+    return PLIM_OK;
+}
+
+static enum plim_status start(struct plim__run *r, struct plim_err *err)
+{
+    const char **argv;
+    PLIM_TRY(make_command(r, &argv, err));
+    PLIM_TRY(plim__group_start(argv, &r->pid, err));
+    r->ended = false;
+    r->ooms = 0;
+    r->n_members = 0;
+    r->stranded_since_ns = 0;
+    if (r->health.address != NULL) {
+        PLIM_TRY(plim__health_start(&r->health, err));
+    }
+    plim__run_tell(r, "started %s as process %d", r->options->command[0], (int)r->pid);
+    plim__run_enter(r, PLIM__PHASE_STARTING);
+    return PLIM_OK;
+}
+
+static enum plim_status wait_for_lock(struct plim__run *r, struct plim_err *err)
+{
+    ask_for_time(r);
+    if (r->options->no_lock) {
+        return start(r, err);
+    }
+    if (r->looked_ns == 0 || due(r, &r->looked_ns, LOOK_NS)) {
+        plim__run_look(r);
+        if (plim__start_lock_try(&r->lock, &r->seen.sample)) {
+            return start(r, err);
+        }
+    }
+    return PLIM_OK;
+}
+
+/* ---- end ---- */
+
+/* Whether it may start again, by how often it did lately. */
+static bool may_restart(struct plim__run *r)
+{
+    uint64_t most = chosen(r->options->restarts, 5);
+    uint64_t window = chosen(r->options->window_ns, 600 * SECOND_NS);
+    uint64_t lately = 0;
+    for (uint64_t i = 0; i < plim_min_u64(r->n_started, PLIM__STARTS); i++) {
+        lately += r->now_ns - r->started[i] < window;
+    }
+    if (lately >= plim_min_u64(most, PLIM__STARTS)) {
+        return false;
+    }
+    r->started[r->n_started++ % PLIM__STARTS] = r->now_ns;
+    uint64_t doubled = plim_min_u64(lately, BACKOFF_DOUBLE);
+    r->pause_ns = chosen(r->options->backoff_ns, SECOND_NS) << doubled;
+    return true;
+}
+
+static void say_notch(struct plim__run *r)
+{
+    char what[160];
+    if (r->ooms == 0 || r->notches.n == 0) {
+        return;
+    }
+    if (plim_notch_down(&r->notches, r->options->command, r->options->n_command, what,
+                        sizeof(what))) {
+        plim__run_tell(r, "ONE NOTCH LOWER because memory ran out: %s", what);
+    } else {
+        plim__run_tell(r, "memory ran out, and there is no lower notch");
+    }
+}
+
+static int code_of(int status)
+{
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* The command ended by itself, or did not work and is being ended: another turn, or none. */
+static void failed(struct plim__run *r, const char *why)
+{
+    plim__run_tell(r, "%s", why);
+    plim__run_look(r); /* the incident that the recording has just finished */
+    say_notch(r);
+    r->exit_code = r->ended ? code_of(r->status) : 1;
+    if (!may_restart(r)) {
+        plim__run_tell(r, "it failed too often in a short time: giving up");
+        r->stop = true;
+    }
+    plim__run_enter(r, PLIM__PHASE_STOPPING);
+}
+
+static void ended_itself(struct plim__run *r)
+{
+    char why[96];
+    if (code_of(r->status) == 0) {
+        plim__run_tell(r, "the command ended well");
+        r->exit_code = 0;
+        r->stop = true;
+        plim__run_enter(r, PLIM__PHASE_STOPPING);
+        return;
+    }
+    (void)snprintf(why, sizeof(why),
+                   WIFSIGNALED(r->status) ? "signal %d ended the command"
+                                          : "the command ended with status %d",
+                   WIFSIGNALED(r->status) ? WTERMSIG(r->status) : WEXITSTATUS(r->status));
+    failed(r, why);
+}
+
+void plim__run_finish(struct plim__run *r, bool stop)
+{
+    r->stop |= stop;
+    if (stop) {
+        r->exit_code = 0;
+        plim__notify_send(&r->notify, "STOPPING=1");
+    }
+    if (r->phase <= PLIM__PHASE_WAITING || r->phase == PLIM__PHASE_PAUSE) {
+        plim__run_enter(r, stop ? PLIM__PHASE_ENDED : PLIM__PHASE_WAITING);
+    } else if (r->phase == PLIM__PHASE_STARTING) {
+        plim__run_enter(r, PLIM__PHASE_STOPPING);
+    } else if (r->phase == PLIM__PHASE_SERVING) {
+        plim__run_enter(r, PLIM__PHASE_DRAINING);
+    } else if (r->phase == PLIM__PHASE_DRAINING && stop) {
+        plim__run_enter(r, PLIM__PHASE_STOPPING);
+    }
+}
+
+/* ---- while it runs ---- */
+
+static void starting(struct plim__run *r)
+{
+    ask_for_time(r);
+    bool works =
+        r->health.address != NULL ? atomic_load(&r->health.good) > 0 : in_phase(r) >= SETTLED_NS;
+    if (works) {
+        plim__start_lock_free(&r->lock);
+        plim__run_drain(r, false);
+        plim__run_tell(r, "serving after %.1f s", (double)in_phase(r) / 1e9);
+        plim__notify_send(&r->notify, "READY=1");
+        r->good_since_ns = r->now_ns;
+        plim__run_enter(r, PLIM__PHASE_SERVING);
+    } else if (in_phase(r) > chosen(r->options->start_ns, 1200 * SECOND_NS)) {
+        failed(r, "it was not healthy in time");
+    }
+}
+
+/* Stranded above the share for ten minutes, at a time when restarts are welcome. */
+static bool wants_restart(struct plim__run *r)
+{
+    struct timespec t;
+    if (!(r->options->stranded > 0) || plim__run_stranded(r) < r->options->stranded) {
+        r->stranded_since_ns = 0;
+        return false;
+    }
+    r->stranded_since_ns = r->stranded_since_ns ? r->stranded_since_ns : r->now_ns;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return r->now_ns - r->stranded_since_ns >= STRANDED_NS &&
+           plim__window_open(&r->window, (uint64_t)t.tv_sec);
+}
+
+static void serving(struct plim__run *r)
+{
+    bool breaker;
+    (void)plim__run_in_flight(r, &breaker);
+    unsigned misses = atomic_load(&r->health.misses);
+    unsigned most = r->options->health_misses ? r->options->health_misses : 3;
+    if (r->health.address != NULL && misses >= most) {
+        failed(r, r->ooms ? "it hangs since memory ran out" : "it is alive and does not answer");
+    } else if (breaker) {
+        plim__run_tell(r, "the gate's breaker tripped: draining, then a restart");
+        r->ooms += r->ooms == 0;
+        say_notch(r);
+        plim__run_enter(r, PLIM__PHASE_DRAINING);
+    } else if (wants_restart(r)) {
+        plim__run_tell(r, "%.0f %% of reserved memory is stranded: a planned restart",
+                       plim__run_stranded(r) * 100);
+        plim__run_enter(r, PLIM__PHASE_DRAINING);
+    } else if (r->ooms > 0) {
+        r->good_since_ns = r->now_ns;
+    } else if (r->now_ns - r->good_since_ns >=
+                   chosen(r->options->notch_reset_ns, 86400 * SECOND_NS) &&
+               plim_notch_up(&r->notches)) {
+        r->good_since_ns = r->now_ns;
+        plim__run_tell(r,
+                       "one notch higher from the next start on: memory has not run out for long");
+    }
+}
+
+static void draining(struct plim__run *r)
+{
+    bool breaker;
+    ask_for_time(r);
+    uint32_t left = plim__run_in_flight(r, &breaker);
+    if (left == 0) {
+        plim__run_enter(r, PLIM__PHASE_STOPPING);
+    } else if (in_phase(r) >= chosen(r->options->drain_ns, 30 * SECOND_NS)) {
+        plim__run_tell(r, "%u requests are not over: stopping all the same", left);
+        plim__run_enter(r, PLIM__PHASE_STOPPING);
+    }
+}
+
+/* ---- until nothing is left of it ---- */
+
+static void stopping(struct plim__run *r)
+{
+    ask_for_time(r);
+    if (!plim__group_lives(r->pid)) {
+        plim__run_enter(r, PLIM__PHASE_CLEARING);
+    } else if (in_phase(r) >= chosen(r->options->grace_ns, 30 * SECOND_NS)) {
+        plim__run_tell(r, "it did not end when asked: killing it");
+        plim__run_enter(r, PLIM__PHASE_KILLING);
+    }
+}
+
+static void killing(struct plim__run *r)
+{
+    ask_for_time(r);
+    plim__group_signal(r->pid, SIGKILL); /* those that were made meanwhile, too */
+    if (!plim__group_lives(r->pid)) {
+        plim__run_enter(r, PLIM__PHASE_CLEARING);
+    } else if (in_phase(r) >= chosen(r->options->clear_ns, 60 * SECOND_NS)) {
+        plim__run_tell(r, "a process of it cannot be killed (it hangs in the kernel)");
+        plim__run_enter(r, PLIM__PHASE_CLEARING);
+    }
+}
+
+static void clearing(struct plim__run *r)
+{
+    ask_for_time(r);
+    plim__run_look(r);
+    bool late = in_phase(r) >= chosen(r->options->clear_ns, 60 * SECOND_NS);
+    if (!plim__run_cleared(r) && !late) {
+        return;
+    }
+    if (late) {
+        plim__run_tell(r, "the driver still lists memory of processes that are gone");
+    }
+    r->pid = 0;
+    plim__run_enter(r, r->stop ? PLIM__PHASE_ENDED : PLIM__PHASE_PAUSE);
+}
+
+enum plim_status plim__run_step(struct plim__run *r, struct plim_err *err)
+{
+    bool runs = r->phase == PLIM__PHASE_STARTING || r->phase == PLIM__PHASE_SERVING;
+    if (r->pid != 0 && plim__group_reap(r->pid, &r->status)) {
+        r->ended = true;
+    }
+    if (r->ended && (runs || r->phase == PLIM__PHASE_DRAINING) && r->pid != 0) {
+        if (runs) {
+            ended_itself(r);
+        } else {
+            plim__run_enter(r, PLIM__PHASE_STOPPING);
+        }
+        return PLIM_OK;
+    }
+    if (runs && due(r, &r->looked_ns, LOOK_NS)) {
+        plim__run_look(r);
+    }
+    switch (r->phase) {
+    case PLIM__PHASE_WAITING:
+        return wait_for_lock(r, err);
+    case PLIM__PHASE_STARTING:
+        starting(r);
+        break;
+    case PLIM__PHASE_SERVING:
+        serving(r);
+        break;
+    case PLIM__PHASE_DRAINING:
+        draining(r);
+        break;
+    case PLIM__PHASE_STOPPING:
+        stopping(r);
+        break;
+    case PLIM__PHASE_KILLING:
+        killing(r);
+        break;
+    case PLIM__PHASE_CLEARING:
+        clearing(r);
+        break;
+    case PLIM__PHASE_PAUSE:
+        ask_for_time(r);
+        if (in_phase(r) >= r->pause_ns) {
+            plim__run_enter(r, PLIM__PHASE_WAITING);
+        }
+        break;
+    case PLIM__PHASE_ENDED:
+        break;
+    }
+    return PLIM_OK;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the supervisor sees of its command: processes on devices, failures, the gate's ledger. */
+
+#include "run/turn.h"
+
+#include <string.h>
+
+static bool is_member(const struct plim__run *r, uint32_t pid)
+{
+    for (size_t i = 0; i < r->n_members; i++) {
+        if (r->member[i] == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take_member(struct plim__run *r, uint32_t pid)
+{
+    if (r->n_members < PLIM__MEMBERS && !is_member(r, pid) && plim__group_has(r->pid, pid)) {
+        r->member[r->n_members++] = pid;
+    }
+}
+
+void plim__run_look(struct plim__run *r)
+{
+    struct plim_err err = {0};
+    r->looked_ns = r->now_ns;
+    if (plim_collector_take(r->collector, &r->seen, &err) != PLIM_OK) {
+        plim__run_tell(r, "cannot look at the devices: %s", err.message);
+        return;
+    }
+    for (size_t i = 0; r->pid != 0 && i < r->seen.sample.uses.n; i++) {
+        take_member(r, r->seen.sample.uses.items[i].pid);
+    }
+    for (size_t i = 0; r->pid != 0 && i < r->seen.allocators.n; i++) {
+        take_member(r, r->seen.allocators.items[i].pid);
+    }
+    for (size_t i = 0; i < r->seen.happenings.n; i++) {
+        const struct plim_happening *h = &r->seen.happenings.items[i];
+        bool bundle = h->kind == PLIM_HAPPENED_INCIDENT && strstr(h->text, "-oom-") != NULL;
+        if (bundle || (h->kind == PLIM_HAPPENED_OOM && is_member(r, h->pid))) {
+            r->ooms++;
+            plim__run_tell(r, "memory ran out: %s", h->text[0] ? h->text : "no more is known");
+        }
+    }
+}
+
+bool plim__run_cleared(const struct plim__run *r)
+{
+    for (size_t i = 0; i < r->seen.sample.uses.n; i++) {
+        if (is_member(r, r->seen.sample.uses.items[i].pid)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+double plim__run_stranded(const struct plim__run *r)
+{
+    const uint64_t both =
+        UINT64_C(1) << PLIM_ALLOCATOR_INACTIVE_SPLIT | UINT64_C(1) << PLIM_ALLOCATOR_RESERVED;
+    double worst = -1;
+    for (size_t i = 0; i < r->seen.allocators.n; i++) {
+        const struct plim_allocator_now *a = &r->seen.allocators.items[i];
+        if (!is_member(r, a->pid) || a->stale || (a->valid & both) != both ||
+            a->figure[PLIM_ALLOCATOR_RESERVED] == 0) {
+            continue;
+        }
+        double share = (double)a->figure[PLIM_ALLOCATOR_INACTIVE_SPLIT] /
+                       (double)a->figure[PLIM_ALLOCATOR_RESERVED];
+        worst = share > worst ? share : worst;
+    }
+    return worst;
+}
+
+/* ---- the gate ---- */
+
+static bool open_ledger(struct plim__run *r)
+{
+    if (!r->ledger_open && r->options->ledger != NULL) {
+        r->ledger_open =
+            plimsoll_gate_open(&r->ledger, r->options->ledger, NULL, r->now_ns) == PLIMSOLL_GATE_OK;
+    }
+    return r->ledger_open;
+}
+
+void plim__run_drain(struct plim__run *r, bool on)
+{
+    if (open_ledger(r)) {
+        (void)plimsoll_gate_drain(&r->ledger, on, r->now_ns);
+    }
+}
+
+uint32_t plim__run_in_flight(struct plim__run *r, bool *breaker)
+{
+    struct plimsoll_gate_state s;
+    *breaker = false;
+    if (!open_ledger(r) || plimsoll_gate_read(&r->ledger, &s, r->now_ns) != PLIMSOLL_GATE_OK) {
+        return 0;
+    }
+    *breaker = s.draining == 2;
+    return s.live + s.waiting;
+}
