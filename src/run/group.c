@@ -24,7 +24,7 @@ static void become(const char *const *argv, int report)
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)execvp(argv[0], (char *const *)(uintptr_t)argv);
     int code = errno;

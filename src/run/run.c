@@ -112,7 +112,7 @@ static int catch_signals(sigset_t *before)
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGHUP);
     (void)sigaddset(&set, SIGCHLD);
-    (void)sigprocmask(SIG_BLOCK, &set, before);
+    (void)pthread_sigmask(SIG_BLOCK, &set, before);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -185,7 +185,7 @@ enum plim_status plim_run(const struct plim_run_options *options, int *exit_code
     if (signals >= 0) {
         (void)close(signals);
     }
-    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     *exit_code = r->exit_code;
     free(r);
     return st;
