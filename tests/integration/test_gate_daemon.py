@@ -213,6 +213,45 @@ class Interface(Daemon):
         self.assertEqual(gate.wait(timeout=20), 0)
 
 
+class Description(Daemon):
+    def test_the_description_has_the_routes_of_the_program(self):
+        described = json.loads((plimtest.ROOT / "docs" / "schema" / "gate-api.json").read_text())["paths"]
+        code = (plimtest.ROOT / "src" / "gate" / "daemon.c").read_text()
+        routes = {(m, p.split("/{}")[0].replace("/authz/v1", "/authz")) for m, p in re.findall(r'\{"(GET|POST)", "([^"]+)"', code)}
+        self.assertEqual({(m.upper(), p) for p, ways in described.items() for m in ways}, routes)
+
+    def test_answers_are_as_described(self):
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("python3-jsonschema is not installed")
+        described = json.loads((plimtest.ROOT / "docs" / "schema" / "gate-api.json").read_text())
+
+        def fits(value, name):
+            jsonschema.Draft202012Validator({**described["components"]["schemas"][name], "components": described["components"]}).validate(value)
+
+        gate = self.start("--capacity-tokens", 1600, "--max-length", 4096, "--policy", "conservative", "--queue", 4)
+        request = {"prompt_tokens": 800, "max_tokens": 300, "class": "a", "priority": -1, "samples": 1, "lease_s": 30, "wait": False}
+        fits(request, "request")
+        told = self.ask(gate.port, "POST", "/v1/admit", request)
+        self.assertEqual(told[0], 200)
+        fits(told[1], "decision")
+        told = self.ask(gate.port, "POST", "/v1/admit", request)
+        self.assertEqual(told[0], 429)
+        fits(told[1], "refusal")
+        told = self.ask(gate.port, "POST", "/v1/admit", {**request, "wait": True})
+        self.assertEqual((told[0], told[1]["verdict"], told[1]["position"]), (200, "wait", 0))
+        fits(told[1], "decision")
+        polled = self.ask(gate.port, "POST", "/v1/poll", {"id": told[1]["id"]})
+        self.assertEqual((polled[0], polled[1]["verdict"]), (200, "wait"))
+        told = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 5000})
+        self.assertEqual(told[0], 400)
+        fits(told[1], "refusal")
+        told = self.ask(gate.port, "POST", "/v1/release", {"id": 77})
+        self.assertEqual(told[0], 404)
+        fits(told[1], "error")
+
+
 class Engines(Daemon):
     def test_the_engine_s_figures_make_and_correct_the_ledger(self):
         engine = Engine()
