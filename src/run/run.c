@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/num.h"
+#include "http/curl.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -54,7 +55,11 @@ void plim__run_enter(struct plim__run *r, enum plim__phase phase)
     if (phase == PLIM__PHASE_STOPPING) {
         plim__start_lock_free(&r->lock);
         plim__health_stop(&r->health);
-        plim__group_signal(r->pid, SIGTERM);
+        if (r->ended) {
+            plim__group_signal(r->pid, SIGTERM); /* what it left behind */
+        } else {
+            (void)kill(r->pid, SIGTERM); /* it ends its own workers, in its own order */
+        }
     }
     if (phase == PLIM__PHASE_WAITING) {
         r->looked_ns = 0;
@@ -67,9 +72,11 @@ void plim__run_enter(struct plim__run *r, enum plim__phase phase)
 static enum plim_status split_health(struct plim__run *r, struct plim_err *err)
 {
     const char *text = r->options->health;
+    struct plim_curl curl;
     if (text == NULL) {
         return PLIM_OK;
     }
+    PLIM_TRY(plim_curl_open(&curl, err)); /* before there are threads */
     const char *after = strstr(text, "://");
     const char *slash =
         strncmp(text, "unix:", 5) == 0 ? NULL : strchr(after ? after + 3 : text, '/');

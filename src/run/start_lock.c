@@ -15,10 +15,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int open_lock(const char *folder, const char *uuid)
+/* What names a device on this machine: its uuid, else its place, else its number. */
+static void name_of(const struct plim_device_sample *d, size_t i, char *out, size_t room)
+{
+    if (d->uuid[0] != '\0' || d->pci[0] != '\0') {
+        (void)snprintf(out, room, "%s", d->uuid[0] != '\0' ? d->uuid : d->pci);
+    } else {
+        (void)snprintf(out, room, "%s-%zu", plim_vendor_text(d->vendor), i);
+    }
+}
+
+static int open_lock(const char *folder, const char *name)
 {
     char path[256];
-    (void)snprintf(path, sizeof(path), "%s/plimsoll-start-%s.lock", folder, uuid);
+    (void)snprintf(path, sizeof(path), "%s/plimsoll-start-%s.lock", folder, name);
     for (char *p = path + strlen(folder) + 1; *p != '\0'; p++) {
         *p = *p == '/' ? '_' : *p;
     }
@@ -52,11 +62,13 @@ bool plim__start_lock_try(struct plim__start_lock *lock, const struct plim_sampl
     const char *visible = getenv("CUDA_VISIBLE_DEVICES"); // NOLINT(concurrency-mt-unsafe): not set
     for (size_t i = 0; i < sample->devices.n && lock->n < PLIM__DEVICES_MAX; i++) {
         const struct plim_device_sample *d = &sample->devices.items[i];
-        if (d->uuid[0] == '\0' || !may_see(visible, d->uuid)) {
+        char name[128];
+        if (d->uuid[0] != '\0' && !may_see(visible, d->uuid)) {
             continue;
         }
-        int fd = open_lock("/run/lock", d->uuid);
-        fd = fd >= 0 ? fd : open_lock("/dev/shm", d->uuid);
+        name_of(d, i, name, sizeof(name));
+        int fd = open_lock("/run/lock", name);
+        fd = fd >= 0 ? fd : open_lock("/dev/shm", name);
         if (fd < 0) {
             continue;
         }

@@ -109,7 +109,12 @@ static enum plim_status wait_for_lock(struct plim__run *r, struct plim_err *err)
     if (r->looked_ns == 0 || due(r, &r->looked_ns, LOOK_NS)) {
         plim__run_look(r);
         if (plim__start_lock_try(&r->lock, &r->seen.sample)) {
+            r->told_lock = false;
             return start(r, err);
+        }
+        if (!r->told_lock) {
+            r->told_lock = true;
+            plim__run_tell(r, "another engine starts on the device: waiting until it serves");
         }
     }
     return PLIM_OK;
@@ -322,6 +327,9 @@ enum plim_status plim__run_step(struct plim__run *r, struct plim_err *err)
     bool runs = r->phase == PLIM__PHASE_STARTING || r->phase == PLIM__PHASE_SERVING;
     if (r->pid != 0 && plim__group_reap(r->pid, &r->status)) {
         r->ended = true;
+        if (r->phase == PLIM__PHASE_STOPPING) {
+            plim__group_signal(r->pid, SIGTERM); /* what it left behind */
+        }
     }
     if (r->ended && (runs || r->phase == PLIM__PHASE_DRAINING) && r->pid != 0) {
         if (runs) {

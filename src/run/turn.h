@@ -45,10 +45,11 @@ struct plim__run {
     enum plim__phase phase;
     uint64_t since_ns, now_ns; /* of the phase; CLOCK_MONOTONIC */
     uint64_t looked_ns, extended_ns, good_since_ns, stranded_since_ns, pause_ns;
-    pid_t pid;  /* 0: none runs */
-    int status; /* as waitpid gave it, once it ended */
-    bool ended; /* the command itself did */
-    bool stop;  /* end after this turn */
+    pid_t pid;      /* 0: none runs */
+    int status;     /* as waitpid gave it, once it ended */
+    bool ended;     /* the command itself did */
+    bool told_lock; /* that it waits */
+    bool stop;      /* end after this turn */
     int exit_code;
     unsigned ooms;                  /* seen in this turn */
     uint32_t member[PLIM__MEMBERS]; /* processes of this turn that used a device */

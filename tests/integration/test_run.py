@@ -122,6 +122,13 @@ class Run(unittest.TestCase):
                 self.fail(f"not said {times} times: {text}\n{self.said()}")
             time.sleep(0.02)
 
+    def until_turns(self, count):
+        """Wait until so many turns have begun: the server writes them down itself."""
+        deadline = time.monotonic() + 30
+        while len(self.turn_pids()) < count and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(len(self.turn_pids()), count, self.said())
+
     def stop(self, code=0):
         self.process.terminate()
         self.assertEqual(self.process.wait(timeout=30), code, self.said())
@@ -291,6 +298,26 @@ class Run(unittest.TestCase):
         self.process.terminate()
         self.process.terminate()
         self.process.wait(timeout=60)
+
+    def test_one_engine_starts_at_a_time(self):
+        """two supervisors on one device: the second waits until the first serves, or is gone"""
+        device = {"LD_LIBRARY_PATH": os.path.join(os.environ.get("PLIMSOLL_BUILD", str(plimtest.ROOT / "build")), "tests", "fakes")}
+        seen = plimtest.run("status", "--format", "json", **device)
+        self.assertIn("Pretend GPU", seen.stdout.decode(), "the made-up driver has a device")
+        self.plan(turn1="late", turn2="late")
+        first = self.start(env=device)
+        self.until_turns(1)
+        said, self.lines = self.lines, []
+        self.start(env=device)
+        self.addCleanup(first.wait)
+        self.addCleanup(first.kill)
+        self.until("another engine starts on the device")
+        self.until_turns(1)
+        first.terminate()
+        self.assertEqual(first.wait(timeout=30), 0, said)
+        first.stderr.close()
+        self.until_turns(2)
+        self.stop()
 
     def test_systemd_is_told(self):
         """READY, STATUS, STOPPING and the watchdog's pings go to NOTIFY_SOCKET, which the command does not get"""
