@@ -34,6 +34,8 @@ log = logging.getLogger("plimsoll.gate")
 TELL_EVERY = 8  # tokens between two reports of a stream's growth
 SURE = 16  # requests whose tokens the engine counted, after which bytes are counted at the rate learned from them
 LARGE = 256 << 10  # bytes of a body that is not read in the event loop
+LONGEST = ("length", "max_tokens")  # how answers end that max_tokens ended
+KEEP_EVERY = 0.25  # seconds between two ticks: answers in one piece grow by them
 CLASSES = 4096  # names of classes that are remembered
 TYPES = {400: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_exceeded",
          503: "service_unavailable"}
@@ -49,6 +51,7 @@ class Middleware:
         self.flights: Dict[int, _Flight] = {}
         self.unjudged = 0  # requests that passed, or were refused, because the gate could not decide
         self._rate = body_of.TokenRate()
+        self._events = body_of.EventRate()
         self._classes: Dict[str, int] = {}
         self._keeper: Optional[asyncio.Task[None]] = None
         self._opening: Optional[asyncio.Lock] = None
@@ -226,7 +229,7 @@ class Middleware:
 
         async def pass_on(message: Message) -> None:
             if message["type"] == "http.response.body":
-                flight.see(message, ledger)
+                flight.see(message, ledger, self._events)
             elif message["type"] == "http.response.start":
                 flight.begin(message)
             await send(message)
@@ -241,9 +244,14 @@ class Middleware:
     def _land(self, flight: _Flight, ledger: ledger_of.Ledger, arrived: _Arrival) -> None:
         tail = body_of.tail_of(flight.tail)
         answered = body_of.read_answer(tail)
-        generated = -(-answered.output_tokens // flight.request.samples) or flight.generated
+        total = answered.output_tokens
+        if not total and answered.finish in LONGEST and flight.complete:
+            total = flight.asked.max_tokens * flight.request.samples
+        if flight.events and total:
+            self._events.learn(total, flight.pieces)
+        generated = -(-total // flight.request.samples) or flight.generated
         if flight.status == 200 and flight.complete:
-            outcome = ledger_of.LENGTH if answered.finish in ("length", "max_tokens") else ledger_of.STOPPED
+            outcome = ledger_of.LENGTH if answered.finish in LONGEST else ledger_of.STOPPED
             if answered.prompt_tokens:
                 self._rate.learn(flight.asked, answered.prompt_tokens)
         elif arrived.gone or flight.status in (0, 200, 499):
@@ -318,11 +326,13 @@ class Middleware:
             self.ledger.observe(figures)
 
     async def _keep(self, scope: Scope) -> None:
-        """Once a second: leases, the dead, and, in whichever process comes first, the engine's figures."""
+        """A few times a second: growth, leases, the dead, and, in whichever process comes first, the engine's own
+        figures."""
+        renewed_ns = 0
         like = {"scheme": scope.get("scheme", "http"), "server": scope.get("server")}
         while self.ledger is not None:
             try:
-                await asyncio.sleep(min(1.0, self.settings.scrape or 1.0))
+                await asyncio.sleep(min(KEEP_EVERY, self.settings.scrape or KEEP_EVERY))
                 ledger = self.ledger
                 state = ledger.read() if ledger is not None else None
                 if ledger is None or state is None:
@@ -332,8 +342,10 @@ class Middleware:
                     self._observe(page)
                 if self.ledger is not None:
                     ledger.tick()
-                    for flight in list(self.flights.values()):
-                        ledger.extend(flight.id, flight.told)  # renews the lease
+                    if time.monotonic_ns() - renewed_ns > _ns(self.settings.lease) // 4:
+                        renewed_ns = time.monotonic_ns()
+                        for flight in list(self.flights.values()):
+                            ledger.extend(flight.id, flight.told)  # renews the lease
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # the keeper must live as long as the server
@@ -380,7 +392,7 @@ class _Flight:
         self.events = any(name.lower() == b"content-type" and value.startswith(b"text/event-stream")
                           for name, value in message.get("headers", ()))
 
-    def see(self, message: Message, ledger: ledger_of.Ledger) -> None:
+    def see(self, message: Message, ledger: ledger_of.Ledger, rate: body_of.EventRate) -> None:
         """A piece of the answer goes by."""
         chunk = message.get("body", b"")
         if not message.get("more_body", False):
@@ -391,7 +403,7 @@ class _Flight:
         if not self.events or not self.id:
             return
         self.pieces += body_of.split_events(chunk)
-        self.generated = -(-self.pieces // self.request.samples)
+        self.generated = max(1, rate.tokens(self.pieces) // self.request.samples)
         if self.told == 0 or self.generated - self.told >= TELL_EVERY:
             self.told = self.generated
             ledger.extend(self.id, self.told)

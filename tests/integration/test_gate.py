@@ -130,6 +130,14 @@ class Bodies(unittest.TestCase):
         self.assertLess(rate.tokens(asked), first)
         self.assertTrue(210 <= rate.tokens(asked) <= 235, rate.tokens(asked))
 
+    def test_events_that_hold_several_tokens_are_counted_as_such(self):
+        rate = bodies.EventRate()
+        self.assertEqual(rate.tokens(10), 10)
+        for _ in range(60):
+            rate.learn(300, 100)
+        rate.learn(5, 2)  # too short to say anything
+        self.assertEqual(rate.tokens(10), 29 if rate.mean < 2.95 else 30)
+
     def test_pages_of_metrics_are_summed_over_ranks(self):
         page = engines.read_page(
             b'vllm:kv_cache_usage_perc{engine="0"} 0.5\nvllm:kv_cache_usage_perc{engine="1"} 0.7\n'
