@@ -178,7 +178,7 @@ static enum plim_status hang(struct plim_top_model *m, struct plim_top_list *lis
         order[done++] = old[next];
         at = next;
     }
-    if (placed != NULL) {
+    if (placed != NULL && n > 0) {
         memcpy(old, order, n * sizeof(*old));
     }
     free(placed);

@@ -31,9 +31,9 @@ static size_t add_value(struct plim_top_model *m, uint64_t key, uint64_t value)
     if (t->step == m->steps && t->n > 0) {
         return i; /* the same process twice on one device */
     }
-    if (t->n == PLIM_TOP_TREND) {
-        memmove(t->value, t->value + 1, (PLIM_TOP_TREND - 1) * sizeof(t->value[0]));
-        memmove(t->time_ns, t->time_ns + 1, (PLIM_TOP_TREND - 1) * sizeof(t->time_ns[0]));
+    if (t->n == PLIM_TOP_TREND_VALUES) {
+        memmove(t->value, t->value + 1, (PLIM_TOP_TREND_VALUES - 1) * sizeof(t->value[0]));
+        memmove(t->time_ns, t->time_ns + 1, (PLIM_TOP_TREND_VALUES - 1) * sizeof(t->time_ns[0]));
         t->n--;
     }
     t->value[t->n] = value;
@@ -48,7 +48,7 @@ static void drop_trends(struct plim_top_model *m)
 {
     size_t kept = 0;
     plim_vec_foreach (t, &m->trends) {
-        if (m->steps - t->step < PLIM_TOP_TREND) {
+        if (m->steps - t->step < PLIM_TOP_TREND_VALUES) {
             m->trends.items[kept++] = *t;
         }
     }

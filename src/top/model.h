@@ -14,7 +14,7 @@
 
 #include "report/status.h"
 
-#define PLIM_TOP_TREND 60 /* values of a trend */
+#define PLIM_TOP_TREND_VALUES 60 /* values of a trend */
 
 /* X(NAME, text, style, block, ASCII): parts of a device, in the order of a bar. */
 #define PLIM_TOP_PART_MAP(X)                                                                       \
@@ -38,8 +38,8 @@ struct plim_top_trend {
     uint64_t key;
     uint64_t step; /* when a value came last */
     size_t n;
-    uint64_t value[PLIM_TOP_TREND];
-    uint64_t time_ns[PLIM_TOP_TREND]; /* by a clock that does not step */
+    uint64_t value[PLIM_TOP_TREND_VALUES];
+    uint64_t time_ns[PLIM_TOP_TREND_VALUES]; /* by a clock that does not step */
 };
 
 struct plim_top_device {

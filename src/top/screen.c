@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <term.h>
 #include <unistd.h>
 
 struct plim_top_screen {
@@ -37,6 +38,17 @@ static void open_colors(void)
     }
 }
 
+/* Asked before newterm(), which forgets to give memory back when it does not know the terminal (ncurses 6.4). */
+static bool is_known_kind(void)
+{
+    int found = 0;
+    bool known = setupterm(NULL, STDOUT_FILENO, &found) == OK;
+    if (known) {
+        (void)del_curterm(cur_term);
+    }
+    return known;
+}
+
 enum plim_status plim__top_screen_open(bool color, struct plim_top_screen **out,
                                        struct plim_err *err)
 {
@@ -45,7 +57,7 @@ enum plim_status plim__top_screen_open(bool color, struct plim_top_screen **out,
         return plim__fail(err, PLIM_E_NOMEM, "no memory for a screen");
     }
     bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-    s->curses = terminal ? newterm(NULL, stdout, stdin) : NULL;
+    s->curses = terminal && is_known_kind() ? newterm(NULL, stdout, stdin) : NULL;
     if (s->curses == NULL) {
         free(s);
         plim__err_set(err, PLIM_E_UNSUPPORTED,
@@ -81,10 +93,10 @@ void plim__top_screen_close(struct plim_top_screen *s)
 void plim__top_screen_size(const struct plim_top_screen *s, unsigned *width, unsigned *height)
 {
     (void)s;
-    int rows = 0, columns = 0;
-    getmaxyx(stdscr, rows, columns);
-    *width = columns > 0 ? (unsigned)columns : 0;
-    *height = rows > 0 ? (unsigned)rows : 0;
+    int high = 0, wide = 0;
+    getmaxyx(stdscr, high, wide);
+    *width = wide > 0 ? (unsigned)wide : 0;
+    *height = high > 0 ? (unsigned)high : 0;
 }
 
 void plim__top_screen_show(struct plim_top_screen *s, const struct plim_top_canvas *c, bool whole)
