@@ -119,13 +119,14 @@ static double median_slope(const struct plim_point *p, const double *y, unsigned
 {
     double slopes[PLIM_POINTS_MAX * (PLIM_POINTS_MAX - 1) / 2];
     unsigned k = 0;
+    slopes[0] = 0; /* of a single point */
     for (unsigned i = 0; i < n; i++) {
         for (unsigned j = i + 1; j < n; j++) {
             slopes[k++] = (y[j] - y[i]) / (p[j].seconds - p[i].seconds);
         }
     }
     qsort(slopes, k, sizeof(slopes[0]), by_value);
-    return k % 2 == 1 ? slopes[k / 2] : (slopes[k / 2 - 1] + slopes[k / 2]) / 2;
+    return k % 2 == 1 || k == 0 ? slopes[k / 2] : (slopes[k / 2 - 1] + slopes[k / 2]) / 2;
 }
 
 /* Significance of time's coefficient, and the bytes without what load explains. The coefficient of the

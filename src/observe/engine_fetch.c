@@ -571,7 +571,7 @@ void plim_engine_fetch_close(struct plim_engine_fetch *f)
 /* Under the lock: tell the thread who uses a device now. */
 static void tell_users(struct plim_engine_fetch *f, const struct plim_observation *o)
 {
-    uint32_t users[USERS];
+    uint32_t users[USERS] = {0};
     size_t n = 0;
     plim_vec_foreach (use, &o->sample.uses) {
         bool known = false;
