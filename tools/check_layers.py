@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "observe": INPUT | {"device", "http", "record"},
     "detect": NOUNS | {"device", "observe"},
     "http": {"base"},
-    "gate": NOUNS | {"http", "observe"},
+    "gate": NOUNS | {"http", "observe", "report"},
     "run": NOUNS | {"device", "http", "observe"},
     "incident": REPORT | {"report", "device"},
     "cli": REPORT | {"report"} | WORLD,

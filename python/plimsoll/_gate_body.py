@@ -31,8 +31,6 @@ class Asked:
     logprob_rows: bool = False
     streams: bool = False
     priority: int = 0
-    model: str = ""
-    user: str = ""
 
 
 def count(value: Any, most: int = MOST) -> int:
@@ -108,8 +106,6 @@ def read_request(body: bytes) -> Optional[Asked]:
                                                                         and data.get("logprobs") is not None)
     priority = data.get("priority")
     asked.priority = priority if isinstance(priority, int) and abs(priority) < 1 << 31 else 0
-    asked.model = data["model"] if isinstance(data.get("model"), str) else ""
-    asked.user = data["user"] if isinstance(data.get("user"), str) else ""
     if "messages" in data:
         _add_messages(asked, data["messages"])
         _add_content(asked, data.get("system"))

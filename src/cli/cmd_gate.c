@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "cli/verbs.h"
-#include "cli/version.h"
 #include "gate/gate.h"
 
 #include <stdio.h>
@@ -47,7 +46,6 @@ enum plim_status plim_cmd_gate(struct plim_cli *cli, const struct plim_opts_gate
                                         .waiters = (uint32_t)opts->queue.value,
                                         .fail_open = plim_cli_is(opts->fail, "open"),
                                         .steps = opts->steps.value,
-                                        .version = PLIM_VERSION,
                                         .tell = tell};
     if (opts->ledger == NULL && opts->engine_url.n == 0 && opts->capacity_tokens.value == 0) {
         plim__err_set(err, PLIM_E_USAGE, "the gate does not know how large the KV cache is");

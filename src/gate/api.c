@@ -3,7 +3,9 @@
 
 #include "gate/gate_int.h"
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "report/metrics.h"
 
 #include <jansson.h>
 
@@ -28,7 +30,7 @@ void plim__gate_judge(struct plim__gate *g, const struct plimsoll_gate_request *
                       struct plimsoll_gate_decision *out)
 {
     if (!atomic_load(&g->open) ||
-        plimsoll_gate_admit(&g->ledger, request, out, plim__gate_now()) != PLIMSOLL_GATE_OK) {
+        plimsoll_gate_admit(&g->ledger, request, out, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
         undecided(g, out);
     }
 }
@@ -71,7 +73,7 @@ PLIM__GATE_HANDLER(admit)
     }
     count(g, PLIM_GATE_COUNT_ADMITS);
     if (class_name[0] != '\0' && atomic_load(&g->open)) {
-        wanted.class_id = plimsoll_gate_class(&g->ledger, class_name, plim__gate_now());
+        wanted.class_id = plimsoll_gate_class(&g->ledger, class_name, plim_mono_ns());
     }
     plim__gate_judge(g, &wanted, &d);
     say_decision(answer, &d);
@@ -151,7 +153,7 @@ PLIM__GATE_HANDLER(extend)
     struct about about;
     PLIM_TRY(read_about(g, request, &about, err));
     PLIM_TRY(check_open(g, err));
-    return settled(plimsoll_gate_extend(&g->ledger, about.id, about.generated, plim__gate_now()),
+    return settled(plimsoll_gate_extend(&g->ledger, about.id, about.generated, plim_mono_ns()),
                    about.id, answer, err);
 }
 
@@ -161,9 +163,9 @@ PLIM__GATE_HANDLER(release)
     struct about about;
     PLIM_TRY(read_about(g, request, &about, err));
     PLIM_TRY(check_open(g, err));
-    return settled(plimsoll_gate_release(&g->ledger, about.id, about.generated, about.outcome,
-                                         plim__gate_now()),
-                   about.id, answer, err);
+    return settled(
+        plimsoll_gate_release(&g->ledger, about.id, about.generated, about.outcome, plim_mono_ns()),
+        about.id, answer, err);
 }
 
 PLIM__GATE_HANDLER(poll)
@@ -173,7 +175,7 @@ PLIM__GATE_HANDLER(poll)
     struct plimsoll_gate_decision d;
     PLIM_TRY(read_about(g, request, &about, err));
     PLIM_TRY(check_open(g, err));
-    int code = plimsoll_gate_poll(&g->ledger, about.id, &d, plim__gate_now());
+    int code = plimsoll_gate_poll(&g->ledger, about.id, &d, plim_mono_ns());
     if (code != PLIMSOLL_GATE_OK) {
         return settled(code, about.id, answer, err);
     }
@@ -189,7 +191,7 @@ PLIM__GATE_HANDLER(oom)
     PLIM_TRY(check_json(g, request, err));
     PLIM_TRY(plim__gate_read_request(request->body, &failed, class_name, err));
     PLIM_TRY(check_open(g, err));
-    return settled(plimsoll_gate_oom(&g->ledger, &failed, 0, plim__gate_now()), 0, answer, err);
+    return settled(plimsoll_gate_oom(&g->ledger, &failed, 0, plim_mono_ns()), 0, answer, err);
 }
 
 /* ---- about the server ---- */
@@ -204,7 +206,7 @@ bool plim__gate_ready(struct plim__gate *g, const char **why)
         *why = "no ledger yet";
     } else if (!atomic_load(&g->engine_up)) {
         *why = "the engine does not answer";
-    } else if (plimsoll_gate_read(&g->ledger, &s, plim__gate_now()) != PLIMSOLL_GATE_OK) {
+    } else if (plimsoll_gate_read(&g->ledger, &s, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
         *why = "the ledger is locked";
     } else if (s.draining != 0) {
         *why = s.draining == 2 ? "ran out of memory repeatedly" : "draining";
@@ -220,7 +222,7 @@ PLIM__GATE_HANDLER(pressure)
     const char *why;
     (void)request;
     PLIM_TRY(check_open(g, err));
-    if (plimsoll_gate_read(&g->ledger, &s, plim__gate_now()) != PLIMSOLL_GATE_OK) {
+    if (plimsoll_gate_read(&g->ledger, &s, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
         return plim__fail(err, PLIM_E_OS, "the ledger is locked");
     }
     bool ready = plim__gate_ready(g, &why);
@@ -241,7 +243,7 @@ PLIM__GATE_HANDLER(drain)
     if (!good) {
         return plim__fail(err, PLIM_E_USAGE, "the body is {\"on\": true} or {\"on\": false}");
     }
-    return settled(plimsoll_gate_drain(&g->ledger, on != 0, plim__gate_now()), 0, answer, err);
+    return settled(plimsoll_gate_drain(&g->ledger, on != 0, plim_mono_ns()), 0, answer, err);
 }
 
 PLIM__GATE_HANDLER(healthz)
@@ -268,12 +270,10 @@ PLIM__GATE_HANDLER(readyz)
 
 PLIM__GATE_HANDLER(scrape)
 {
-    static const char text[] = "text/plain; version=0.0.4; charset=utf-8";
-    static const char open[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     const char *accept = plim_http_header(request, "Accept");
-    bool openmetrics = accept != NULL && strstr(accept, "application/openmetrics-text") != NULL;
+    enum plim_metrics_form form = plim_metrics_choose(plim_str_from(accept ? accept : ""));
     (void)err;
-    answer->type = openmetrics ? open : text;
-    plim__gate_metrics(&answer->text, self, openmetrics);
+    answer->type = plim_metrics_content_type(form);
+    plim__gate_metrics(&answer->text, self, form == PLIM_METRICS_OPENMETRICS);
     return PLIM_OK;
 }

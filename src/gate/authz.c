@@ -12,6 +12,7 @@
 
 #include "gate/gate_int.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ PLIM__GATE_HANDLER(authz)
     (void)err;
     (void)atomic_fetch_add_explicit(&g->count[PLIM_GATE_COUNT_AUTHZ], 1, memory_order_relaxed);
     if (class_name != NULL && *class_name != '\0' && atomic_load(&g->open)) {
-        wanted.class_id = plimsoll_gate_class(&g->ledger, class_name, plim__gate_now());
+        wanted.class_id = plimsoll_gate_class(&g->ledger, class_name, plim_mono_ns());
     }
     plim__gate_judge(g, &wanted, &d);
     if (d.http == 200) {

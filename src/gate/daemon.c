@@ -3,6 +3,7 @@
 
 #include "gate/gate_int.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/num.h"
 #include "observe/engine_fetch.h"
@@ -42,13 +43,6 @@ static const struct plim_http_route routes[] = {
     {"POST", "/authz/v1/{}", plim__gate_authz, 0, AUTHZ_LIMIT},
     {"POST", "/authz/v1/{}/{}", plim__gate_authz, 0, AUTHZ_LIMIT},
 };
-
-uint64_t plim__gate_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
-}
 
 void plim__gate_tell(const struct plim__gate *g, const char *fmt, ...)
 {
@@ -94,7 +88,7 @@ static int open_in_memory(struct plim__gate *g, const struct plimsoll_gate_confi
     g->memory = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
     return g->memory == NULL
                ? PLIMSOLL_GATE_BAD_CONFIG
-               : plimsoll_gate_create(&g->ledger, g->memory, bytes, c, plim__gate_now());
+               : plimsoll_gate_create(&g->ledger, g->memory, bytes, c, plim_mono_ns());
 }
 
 /* The ledger that is there, or a new one when the size of the pool is known. Not ready yet is no error. */
@@ -103,7 +97,7 @@ static enum plim_status try_open(struct plim__gate *g, uint64_t capacity_tokens,
 {
     const struct plim_gate_options *o = g->options;
     struct plimsoll_gate_config c;
-    int code = o->ledger != NULL ? plimsoll_gate_open(&g->ledger, o->ledger, NULL, plim__gate_now())
+    int code = o->ledger != NULL ? plimsoll_gate_open(&g->ledger, o->ledger, NULL, plim_mono_ns())
                                  : PLIMSOLL_GATE_NO_FILE;
     if (code != PLIMSOLL_GATE_OK && capacity_tokens > 0) {
         fill_config(o, capacity_tokens, max_length, &c);
@@ -112,7 +106,7 @@ static enum plim_status try_open(struct plim__gate *g, uint64_t capacity_tokens,
                               plimsoll_gate_wrong(&c));
         }
         code = o->ledger == NULL ? open_in_memory(g, &c)
-                                 : plimsoll_gate_open(&g->ledger, o->ledger, &c, plim__gate_now());
+                                 : plimsoll_gate_open(&g->ledger, o->ledger, &c, plim_mono_ns());
         if (code == PLIMSOLL_GATE_NO_FILE) {
             return plim__fail_errno(err, PLIM_E_NOINPUT, errno, "ledger %s", o->ledger);
         }
@@ -211,7 +205,7 @@ static void observe(struct plim__gate *g, const struct pool *p)
         f.preempted = p->preempted;
     }
     if (f.has != 0) {
-        (void)plimsoll_gate_observe(&g->ledger, &f, plim__gate_now());
+        (void)plimsoll_gate_observe(&g->ledger, &f, plim_mono_ns());
     }
 }
 
@@ -234,7 +228,7 @@ static enum plim_status step(struct plim__gate *g, struct engine *e, struct plim
     }
     if (atomic_load(&g->open)) {
         observe(g, &p);
-        (void)plimsoll_gate_tick(&g->ledger, plim__gate_now());
+        (void)plimsoll_gate_tick(&g->ledger, plim_mono_ns());
     }
     return PLIM_OK;
 }
@@ -330,7 +324,7 @@ enum plim_status plim_gate_run(const struct plim_gate_options *options, struct p
     plim_http_stop(g->http);
     engine_close(&engine);
     if (atomic_load(&g->open)) {
-        plimsoll_gate_close(&g->ledger, plim__gate_now());
+        plimsoll_gate_close(&g->ledger, plim_mono_ns());
     }
     free(g->memory);
     if (signals >= 0) {

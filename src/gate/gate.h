@@ -46,8 +46,7 @@ struct plim_gate_options {
     uint64_t authz_lease_ns;           /* 0: ten seconds */
     uint32_t waiters;                  /* requests that may wait; 0: none */
     bool fail_open;
-    uint64_t steps; /* end after so many seconds; 0: never. For tests */
-    const char *version;
+    uint64_t steps;                            /* end after so many seconds; 0: never. For tests */
     void (*tell)(void *arg, const char *text); /* a line for the log; not NULL */
     void *tell_arg;
 };

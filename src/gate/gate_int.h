@@ -40,9 +40,6 @@ struct plim__gate {
     bool told_wait;
 };
 
-/** plim__gate_now() - CLOCK_MONOTONIC in nanoseconds, the ledger's time. */
-uint64_t plim__gate_now(void);
-
 void plim__gate_tell(const struct plim__gate *g, const char *fmt, ...) PLIM_PRINTF(2, 3);
 
 /** plim__gate_ready() - whether new requests should come here; *why: a word when not. */

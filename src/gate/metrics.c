@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gate's metrics, from one table; conventions as in report/metrics.h. */
 
+#include "base/clock.h"
 #include "gate/gate_int.h"
 
 #include <math.h>
@@ -96,7 +97,7 @@ void plim__gate_metrics(struct plim_buf *out, struct plim__gate *g, bool openmet
     }
     head(out, "up", "gauge", "1: the ledger can be asked.", openmetrics);
     bool open = atomic_load(&g->open) &&
-                plimsoll_gate_read(&g->ledger, &s, plim__gate_now()) == PLIMSOLL_GATE_OK;
+                plimsoll_gate_read(&g->ledger, &s, plim_mono_ns()) == PLIMSOLL_GATE_OK;
     plim_buf_printf(out, "plimsoll_gate_up %d\n", open);
     head(out, "ready", "gauge", "1: new requests should come here.", openmetrics);
     plim_buf_printf(out, "plimsoll_gate_ready %d\n", plim__gate_ready(g, &why));

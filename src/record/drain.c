@@ -6,6 +6,7 @@
 
 #include "record/drain_write.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "format/trace_owners.h"
 
@@ -23,18 +24,11 @@
 #define NUMBER_BITS  ((UINT16_MAX + 1u) / 8) /* bytes: one bit for each number of 16 bits */
 #define POLL_EVENTS  1024u
 
-uint64_t plim_record_now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 enum plim_status plim_drain_open(struct plim_drain *d, const struct plim_record_setup *setup,
                                  const char *folder, struct plim_err *err)
 {
     *d = (struct plim_drain){
-        .folder = folder, .setup = setup, .started_ns = plim_record_now_ns(), .writer.fd = -1};
+        .folder = folder, .setup = setup, .started_ns = plim_mono_ns(), .writer.fd = -1};
     return plim_trace_create(setup->trace, plim__drain_real_ns(), &d->writer, err);
 }
 
@@ -42,7 +36,7 @@ static bool over_limit(struct plim_drain *d)
 {
     const struct plim_record_setup *s = d->setup;
     bool over = (s->max_bytes != 0 && d->writer.size >= s->max_bytes) ||
-                (s->max_time_ns != 0 && plim_record_now_ns() - d->started_ns >= s->max_time_ns);
+                (s->max_time_ns != 0 && plim_mono_ns() - d->started_ns >= s->max_time_ns);
     if (over) {
         plim__drain_tell(
             d, &d->told_limit,
@@ -83,7 +77,7 @@ static enum plim_status take_event(struct plim_drain *d, struct plim_source_file
     }
     PLIM_TRY(plim__drain_tables(d, s, e, err));
     if (d->batch.n == 0) {
-        d->batch_since_ns = plim_record_now_ns();
+        d->batch_since_ns = plim_mono_ns();
     }
     PLIM_TRY(plim_vec_push(&d->batch, err, t));
     return d->batch.n >= BATCH_EVENTS ? plim__drain_batch(d, err) : PLIM_OK;
@@ -275,7 +269,7 @@ enum plim_status plim_drain_look(struct plim_drain *d, struct plim_err *err)
 
 static enum plim_status look_at_attached(struct plim_drain *d, struct plim_err *err)
 {
-    uint64_t now = plim_record_now_ns();
+    uint64_t now = plim_mono_ns();
     if (now - d->attach_read_ns < ATTACH_NS) {
         return PLIM_OK;
     }
@@ -297,7 +291,7 @@ enum plim_status plim_drain_turn(struct plim_drain *d, uint64_t *took, struct pl
         }
     }
     PLIM_TRY(look_at_attached(d, err));
-    bool old = d->batch.n > 0 && plim_record_now_ns() - d->batch_since_ns >= BATCH_NS;
+    bool old = d->batch.n > 0 && plim_mono_ns() - d->batch_since_ns >= BATCH_NS;
     return old ? plim__drain_batch(d, err) : PLIM_OK;
 }
 

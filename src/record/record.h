@@ -141,7 +141,4 @@ PLIM_MUST_USE enum plim_status plim_drain_finish(struct plim_drain *d, int exit_
                                                  struct plim_err *err);
 void plim_drain_close(struct plim_drain *d);
 
-/** plim_record_now_ns() - CLOCK_MONOTONIC. */
-uint64_t plim_record_now_ns(void);
-
 #endif

@@ -8,6 +8,7 @@
 
 #include "record/record.h"
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/num.h"
 
@@ -167,7 +168,7 @@ static void read_signals(struct loop *l)
         if (got == l->pid) {
             l->status = status;
             l->ended = true;
-            l->ended_ns = plim_record_now_ns();
+            l->ended_ns = plim_mono_ns();
         } else if (got <= 0) {
             l->alone = got < 0 && errno == ECHILD;
             return;
@@ -188,7 +189,7 @@ static bool finished(const struct loop *l)
     if (!l->ended) {
         return false;
     }
-    bool waited = plim_record_now_ns() - l->ended_ns >= GRACE_NS;
+    bool waited = plim_mono_ns() - l->ended_ns >= GRACE_NS;
     bool quiet = plim_drain_living(l->drain) == 0;
     return l->setup->follow ? quiet && l->alone : quiet || waited;
 }
@@ -198,7 +199,7 @@ static enum plim_status turn(struct loop *l, struct plim_err *err)
     struct pollfd fds[2] = {{.fd = l->signals, .events = POLLIN},
                             {.fd = l->news, .events = POLLIN}};
     int ready = poll(fds, 2, (int)l->wait_ms);
-    uint64_t took, now = plim_record_now_ns();
+    uint64_t took, now = plim_mono_ns();
     bool was_ended = l->ended;
     if (ready > 0 && fds[0].revents != 0) {
         read_signals(l);
@@ -278,7 +279,7 @@ enum plim_status plim_record_run(const struct plim_record_setup *setup, struct p
     struct plim_session session;
     struct plim_drain drain;
     char **env = NULL;
-    uint64_t start_ns = plim_record_now_ns();
+    uint64_t start_ns = plim_mono_ns();
     *out = (struct plim_record_result){0};
     PLIM_TRY(plim_session_make(&session, err));
     enum plim_status st = make_environment(setup, session.folder, arena, &env, err);
@@ -292,6 +293,6 @@ enum plim_status plim_record_run(const struct plim_record_setup *setup, struct p
         }
     }
     plim_session_remove(&session);
-    out->wall_ns = plim_record_now_ns() - start_ns;
+    out->wall_ns = plim_mono_ns() - start_ns;
     return st;
 }

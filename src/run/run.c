@@ -3,6 +3,7 @@
 
 #include "run/turn.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/num.h"
 #include "http/curl.h"
@@ -20,13 +21,6 @@
 
 #define STEP_MS   100
 #define SECOND_NS UINT64_C(1000000000)
-
-uint64_t plim__run_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
-}
 
 void plim__run_tell(const struct plim__run *r, const char *fmt, ...)
 {
@@ -147,7 +141,7 @@ static enum plim_status loop(struct plim__run *r, int signals, struct plim_err *
     while (r->phase != PLIM__PHASE_ENDED) {
         struct pollfd p = {.fd = signals, .events = POLLIN};
         (void)poll(&p, 1, STEP_MS);
-        r->now_ns = plim__run_now();
+        r->now_ns = plim_mono_ns();
         plim__notify_alive(&r->notify, r->now_ns);
         take_signals(r, signals);
         PLIM_TRY(plim__run_step(r, err));
@@ -163,7 +157,7 @@ static void clean_up(struct plim__run *r)
     plim__health_stop(&r->health);
     plim__start_lock_free(&r->lock);
     if (r->ledger_open) {
-        plimsoll_gate_close(&r->ledger, plim__run_now());
+        plimsoll_gate_close(&r->ledger, plim_mono_ns());
     }
     plim_collector_close(r->collector);
     plim_observation_fini(&r->seen);
@@ -179,7 +173,7 @@ enum plim_status plim_run(const struct plim_run_options *options, int *exit_code
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the supervisor");
     }
     r->options = options;
-    r->now_ns = plim__run_now();
+    r->now_ns = plim_mono_ns();
     plim__notify_open(&r->notify);
     int signals = catch_signals(&before);
     enum plim_status st =

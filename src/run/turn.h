@@ -58,7 +58,6 @@ struct plim__run {
     uint64_t n_started;
 };
 
-uint64_t plim__run_now(void);
 void plim__run_tell(const struct plim__run *r, const char *fmt, ...) PLIM_PRINTF(2, 3);
 void plim__run_enter(struct plim__run *r, enum plim__phase phase);
 

@@ -4,6 +4,7 @@
 
 #include "top/top.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <ctype.h>
@@ -44,13 +45,6 @@ enum plim_top_column plim_top_sort(const char *name)
         }
     }
     return PLIM_TOP_COLUMNS;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
 /* A new state into the model. A monitor that does not answer is said, and the last state stays on the screen. */
@@ -113,12 +107,12 @@ static enum plim_status draw(struct run *r, bool whole, struct plim_err *err)
 
 static enum plim_status run_batch(struct run *r, struct plim_err *err)
 {
-    uint64_t due = now_ns();
+    uint64_t due = plim_mono_ns();
     for (uint64_t i = 0; r->options->steps == 0 || i < r->options->steps; i++) {
         struct timespec until = {(time_t)(due / SECOND), (long)(due % SECOND)};
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) {
         }
-        due = plim_max_u64(due + r->view.interval_ns, now_ns());
+        due = plim_max_u64(due + r->view.interval_ns, plim_mono_ns());
         if (i > 0) {
             PLIM_TRY(r->options->write(r->options->write_arg, PLIM_STR("\n"), err));
         }
@@ -134,7 +128,7 @@ static enum plim_status run_batch(struct run *r, struct plim_err *err)
 static bool wait_for_keys(struct run *r, uint64_t *due, enum plim_status *st, struct plim_err *err)
 {
     for (;;) {
-        uint64_t now = now_ns();
+        uint64_t now = plim_mono_ns();
         uint32_t key;
         bool resized;
         if (!r->view.paused && now >= *due) {
@@ -171,7 +165,7 @@ static enum plim_status run_screen(struct run *r, struct plim_err *err)
 {
     enum plim_status st = PLIM_OK;
     for (uint64_t i = 0; r->options->steps == 0 || i < r->options->steps; i++) {
-        uint64_t due = now_ns() + r->view.interval_ns;
+        uint64_t due = plim_mono_ns() + r->view.interval_ns;
         PLIM_TRY(take(r, err));
         PLIM_TRY(draw(r, false, err));
         if (!wait_for_keys(r, &due, &st, err)) {

@@ -7,6 +7,7 @@
  * error: libcurl's own texts of an error, which name hosts and paths, are not used.
  */
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/num.h"
 #include "base/sha256.h"
@@ -152,7 +153,6 @@ static size_t take_answer(char *bytes, size_t size, size_t n, void *user)
 static int progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     struct post *p = user;
-    struct timespec t;
     (void)a;
     (void)b;
     (void)c;
@@ -160,8 +160,7 @@ static int progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_o
     if (p->m->stopping == NULL || !__atomic_load_n(p->m->stopping, __ATOMIC_ACQUIRE)) {
         return 0;
     }
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    uint64_t now = (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
+    uint64_t now = plim_mono_ns();
     p->end_mono = p->end_mono != 0 ? p->end_mono : now + 2 * SECOND_NS;
     return now >= p->end_mono;
 }

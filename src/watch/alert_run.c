@@ -6,6 +6,7 @@
  * limit; and inherits no descriptor but standard error.
  */
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/num.h"
 #include "watch/alert_int.h"
@@ -24,13 +25,6 @@ extern char **environ;
 
 #define LOOK_NS   UINT64_C(10000000) /* between looks whether it has ended */
 #define SECOND_NS UINT64_C(1000000000)
-
-static uint64_t mono_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
-}
 
 static enum plim_status input_file(struct plim_str input, int *out, struct plim_err *err)
 {
@@ -85,7 +79,7 @@ static enum plim_status wait_for(pid_t pid, const char *name, uint64_t timeout_n
                                  const bool *stopping, struct plim_err *err)
 {
     const struct timespec look = {0, (long)LOOK_NS};
-    uint64_t end = mono_now() + timeout_ns;
+    uint64_t end = plim_mono_ns() + timeout_ns;
     bool hurried = false;
     int status = 0;
     for (;;) {
@@ -98,9 +92,9 @@ static enum plim_status wait_for(pid_t pid, const char *name, uint64_t timeout_n
         }
         if (stopping != NULL && __atomic_load_n(stopping, __ATOMIC_ACQUIRE) && !hurried) {
             hurried = true;
-            end = plim_min_u64(end, mono_now() + 2 * SECOND_NS);
+            end = plim_min_u64(end, plim_mono_ns() + 2 * SECOND_NS);
         }
-        if (mono_now() >= end) {
+        if (plim_mono_ns() >= end) {
             (void)kill(-pid, SIGKILL);
             (void)waitpid(pid, &status, 0);
             return plim__fail(err, PLIM_E_IO, "%.80s did not end in time and was killed", name);

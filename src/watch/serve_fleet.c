@@ -7,6 +7,7 @@
 
 #include "watch/serve_int.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/jsonw.h"
 #include "base/num.h"
@@ -260,13 +261,6 @@ static enum plim_status ask_all(struct call *calls, size_t n, struct plim_err *e
 
 /* ---- telling ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 /* Whether a peer's answer is a state, and of when. What it says in it is the page's to distrust. */
 static bool is_status(struct plim_str text, uint64_t *time_ns)
 {
@@ -283,7 +277,7 @@ static bool is_status(struct plim_str text, uint64_t *time_ns)
 static void put_peer(struct plim_jsonw *w, struct call *call)
 {
     struct plim_str text = plim_str_trim(plim_buf_str(&call->body));
-    uint64_t then, now = now_ns();
+    uint64_t then, now = plim_mono_ns();
     plim_jsonw_object(w);
     plim_jsonw_kv_text(w, "name", call->peer->name);
     plim_jsonw_kv_text(w, "url", call->peer->url);
@@ -338,7 +332,7 @@ PLIM__HANDLER(fleet)
 {
     struct plim__serve *s = self;
     struct plim__serve_peers *fresh = atomic_exchange(&s->fresh_peers, NULL);
-    uint64_t now = now_ns();
+    uint64_t now = plim_mono_ns();
     (void)request;
     if (fresh) {
         peers_free(s->peers);

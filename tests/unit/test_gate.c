@@ -2,21 +2,7 @@
 /* The gate's ledger and decisions (include/plimsoll/gate.h), one thread; processes that die are in
  * test_gate_shared.c. */
 
-#include "unit.h"
-
-#include <plimsoll/gate.h>
-
-#include <stdlib.h>
-#include <string.h>
-
-#define SECOND UINT64_C(1000000000)
-
-struct bench {
-    struct plimsoll_gate gate;
-    struct plimsoll_gate_config config;
-    void *memory;
-    uint64_t now;
-};
+#include "gate_bench.h"
 
 /* A paged engine of `blocks` blocks of 16 tokens. */
 static struct plimsoll_gate_config paged(uint64_t blocks)
@@ -32,38 +18,12 @@ static struct plimsoll_gate_config paged(uint64_t blocks)
     return c;
 }
 
-static void begin(struct bench *b, const struct plimsoll_gate_config *c)
-{
-    size_t bytes = plimsoll_gate_bytes(c);
-    assert_true(bytes > 0);
-    b->config = *c;
-    b->now = SECOND;
-    b->memory = aligned_alloc(64, bytes);
-    assert_non_null(b->memory);
-    memset(b->memory, 0xa5, bytes);
-    assert_int_equal(plimsoll_gate_create(&b->gate, b->memory, bytes, c, b->now), 0);
-}
-
-static void end(struct bench *b)
-{
-    assert_null(plimsoll_gate_check(&b->gate));
-    plimsoll_gate_close(&b->gate, b->now);
-    free(b->memory);
-}
-
 static struct plimsoll_gate_decision ask(struct bench *b, uint32_t prompt, uint32_t most)
 {
     struct plimsoll_gate_request r = {.prompt_tokens = prompt, .max_tokens = most};
     struct plimsoll_gate_decision d;
     assert_int_equal(plimsoll_gate_admit(&b->gate, &r, &d, b->now), 0);
     return d;
-}
-
-static struct plimsoll_gate_state state_of(struct bench *b)
-{
-    struct plimsoll_gate_state s;
-    assert_int_equal(plimsoll_gate_read(&b->gate, &s, b->now), 0);
-    return s;
 }
 
 static void a_request_is_priced_in_blocks_now_and_at_most(void **state)

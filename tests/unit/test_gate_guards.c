@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the gate learns and when it says no: lengths, first tokens, pace, classes, the queue, figures, failures. */
 
-#include "unit.h"
+#include "gate_bench.h"
 
-#include <plimsoll/gate.h>
-
-#include <stdlib.h>
-
-#define SECOND UINT64_C(1000000000)
-#define MS     UINT64_C(1000000)
-
-struct bench {
-    struct plimsoll_gate gate;
-    void *memory;
-    uint64_t now;
-};
+#define MS UINT64_C(1000000)
 
 static struct plimsoll_gate_config paged(uint64_t blocks)
 {
@@ -29,23 +18,6 @@ static struct plimsoll_gate_config paged(uint64_t blocks)
     return c;
 }
 
-static void begin(struct bench *b, const struct plimsoll_gate_config *c)
-{
-    size_t bytes = plimsoll_gate_bytes(c);
-    assert_null(plimsoll_gate_wrong(c));
-    b->now = SECOND;
-    b->memory = aligned_alloc(64, bytes);
-    assert_non_null(b->memory);
-    assert_int_equal(plimsoll_gate_create(&b->gate, b->memory, bytes, c, b->now), 0);
-}
-
-static void end(struct bench *b)
-{
-    assert_null(plimsoll_gate_check(&b->gate));
-    plimsoll_gate_close(&b->gate, b->now);
-    free(b->memory);
-}
-
 static struct plimsoll_gate_decision ask(struct bench *b, struct plimsoll_gate_request r)
 {
     struct plimsoll_gate_decision d;
@@ -56,13 +28,6 @@ static struct plimsoll_gate_decision ask(struct bench *b, struct plimsoll_gate_r
 static void release(struct bench *b, uint64_t id, uint32_t generated, uint32_t outcome)
 {
     assert_int_equal(plimsoll_gate_release(&b->gate, id, generated, outcome, b->now), 0);
-}
-
-static struct plimsoll_gate_state state_of(struct bench *b)
-{
-    struct plimsoll_gate_state s;
-    assert_int_equal(plimsoll_gate_read(&b->gate, &s, b->now), 0);
-    return s;
 }
 
 static void figures(struct bench *b, struct plimsoll_gate_figures f)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PLIM_TESTS_GATE_BENCH_H
+#define PLIM_TESTS_GATE_BENCH_H
+
+/* A ledger in memory with a clock that the test moves: for tests of the gate in one thread. */
+
+#include "unit.h"
+
+#include <plimsoll/gate.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+struct bench {
+    struct plimsoll_gate gate;
+    struct plimsoll_gate_config config;
+    void *memory;
+    uint64_t now;
+};
+
+/* What was in the memory before must not matter. */
+static void begin(struct bench *b, const struct plimsoll_gate_config *c)
+{
+    size_t bytes = plimsoll_gate_bytes(c);
+    assert_null(plimsoll_gate_wrong(c));
+    assert_true(bytes > 0);
+    b->config = *c;
+    b->now = SECOND;
+    b->memory = aligned_alloc(64, bytes);
+    assert_non_null(b->memory);
+    memset(b->memory, 0xa5, bytes);
+    assert_int_equal(plimsoll_gate_create(&b->gate, b->memory, bytes, c, b->now), 0);
+}
+
+static void end(struct bench *b)
+{
+    assert_null(plimsoll_gate_check(&b->gate));
+    plimsoll_gate_close(&b->gate, b->now);
+    free(b->memory);
+}
+
+static struct plimsoll_gate_state state_of(struct bench *b)
+{
+    struct plimsoll_gate_state s;
+    assert_int_equal(plimsoll_gate_read(&b->gate, &s, b->now), 0);
+    return s;
+}
+
+#endif
