@@ -70,8 +70,8 @@ void plim_process_cgroup(const char *text, struct plim_process_facts *out)
     }
 }
 
-/* Fields 4 and 22 of /proc/PID/stat; the command in field 2 may hold blanks and parentheses. */
-static bool read_stat(const char *text, struct plim_process_facts *out)
+/* Fields 2, 4, 5 and 22 of /proc/PID/stat; the command in field 2 may hold blanks and parentheses. */
+static bool read_stat(const char *text, struct plim_process_stat *out)
 {
     const char *open = strchr(text, '('), *p = strrchr(text, ')');
     if (open == NULL || p == NULL || p < open || p[1] == '\0' || p[2] == 'Z' || p[2] == 'X') {
@@ -81,28 +81,44 @@ static bool read_stat(const char *text, struct plim_process_facts *out)
     memcpy(out->name, open + 1, n);
     out->name[n] = '\0';
     p += 2; /* field 3 */
-    for (int field = 3; field < 22; field++) {
+    for (int field = 4; field <= 22; field++) {
         p = strchr(p, ' ');
         if (p == NULL) {
             return false;
         }
         p++;
-        if (field == 3) {
+        if (field == 4) {
             out->ppid = (uint32_t)strtoul(p, NULL, 10);
+        } else if (field == 5) {
+            out->group = (uint32_t)strtoul(p, NULL, 10);
         }
     }
     out->start_ticks = strtoull(p, NULL, 10);
     return true;
 }
 
+bool plim_process_stat(const struct plim_world *world, uint32_t pid, struct plim_process_stat *out)
+{
+    char path[64], text[PLIM_WORLD_TEXT];
+    struct plim_process_stat stat = {0};
+    (void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    if (!plim_world_read(world, path, text) || !read_stat(text, &stat)) {
+        return false;
+    }
+    *out = stat;
+    return true;
+}
+
 bool plim_process_read(const struct plim_world *world, uint32_t pid, struct plim_process_facts *out)
 {
     char path[64], text[PLIM_WORLD_TEXT];
-    struct plim_process_facts facts = {.pid = pid};
-    (void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    if (!plim_world_read(world, path, text) || !read_stat(text, &facts)) {
+    struct plim_process_stat stat;
+    if (!plim_process_stat(world, pid, &stat)) {
         return false;
     }
+    struct plim_process_facts facts = {
+        .pid = pid, .ppid = stat.ppid, .start_ticks = stat.start_ticks};
+    memcpy(facts.name, stat.name, sizeof(facts.name));
     (void)snprintf(path, sizeof(path), "/proc/%u/statm", pid);
     const char *resident = plim_world_read(world, path, text) ? strchr(text, ' ') : NULL;
     if (resident != NULL) {

@@ -48,6 +48,17 @@ PLIM_MUST_USE enum plim_status plim_sampler_take(struct plim_sampler *sampler,
  * it returns. */
 void plim_sampler_close(struct plim_sampler *sampler);
 
+/* Who a process is and whose. */
+struct plim_process_stat {
+    char name[16];
+    uint32_t ppid, group;
+    uint64_t start_ticks; /* since boot */
+};
+
+/** plim_process_stat() - from /proc/PID/stat; false when it is gone, or a zombie, which holds
+ * nothing. */
+bool plim_process_stat(const struct plim_world *world, uint32_t pid, struct plim_process_stat *out);
+
 /** plim_process_read() - facts of a process from /proc; false when it is gone. */
 bool plim_process_read(const struct plim_world *world, uint32_t pid,
                        struct plim_process_facts *out);

@@ -4,6 +4,7 @@
  * those that left the group: their parents die before them, and they become ours.
  */
 
+#include "device/sampler.h"
 #include "run/run_int.h"
 
 #include <errno.h>
@@ -75,41 +76,20 @@ bool plim__group_reap(pid_t pid, int *status)
     return ended;
 }
 
-/* Parent and group of a process by /proc; false: it is gone, or a zombie, which holds nothing. */
-static bool relatives(uint32_t pid, long *parent, long *group)
-{
-    char path[64], text[512];
-    (void)snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (n <= 0) {
-        return false;
-    }
-    text[n] = '\0';
-    const char *after = strrchr(text, ')'); /* the name may hold anything */
-    char state;
-    return after != NULL &&
-           sscanf(after + 1, " %c %ld %ld", &state, parent, group) == 3 && // NOLINT(cert-err34-c)
-           state != 'Z' && state != 'X';
-}
-
 bool plim__group_has(pid_t pid, uint32_t other)
 {
-    long parent, group;
+    struct plim_process_stat stat;
     for (unsigned i = 0; i < ANCESTORS && other > 1; i++) {
         if (other == (uint32_t)getpid()) {
             return i > 0;
         }
-        if (!relatives(other, &parent, &group)) {
+        if (!plim_process_stat(plim_world_real(), other, &stat)) {
             return false;
         }
-        if (group == (long)pid) {
+        if (stat.group == (uint32_t)pid) {
             return true;
         }
-        other = parent > 0 ? (uint32_t)parent : 0;
+        other = stat.ppid;
     }
     return false;
 }
@@ -145,10 +125,10 @@ void plim__group_signal(pid_t pid, int signal_number)
 bool plim__group_lives(pid_t pid)
 {
     uint32_t list[256];
-    long parent, group;
+    struct plim_process_stat stat;
     size_t n = children(list, 256);
     for (size_t i = 0; i < n; i++) {
-        if (relatives(list[i], &parent, &group)) {
+        if (plim_process_stat(plim_world_real(), list[i], &stat)) {
             return true;
         }
     }

@@ -283,8 +283,9 @@ static void a_process_with_an_odd_name_is_read_and_a_dead_one_is_not(void **stat
 {
     struct made *made = *state;
     struct plim_process_facts f;
+    struct plim_process_stat stat;
     put(made, "/proc/42/stat",
-        "42 (a) S (b) S 7 42 42 0 -1 4194560 1 0 0 0 1 1 0 0 20 0 1 0 98765 1000 250 0\n");
+        "42 (a) S (b) S 7 41 42 0 -1 4194560 1 0 0 0 1 1 0 0 20 0 1 0 98765 1000 250 0\n");
     put(made, "/proc/42/statm", "1000 250 100 1 0 100 0\n");
     put(made, "/proc/43/stat", "43 (gone) Z 7 43 43 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0\n");
     assert_true(plim_process_read(&made->world, 42, &f));
@@ -292,6 +293,12 @@ static void a_process_with_an_odd_name_is_read_and_a_dead_one_is_not(void **stat
     assert_int_equal(f.ppid, 7);
     assert_int_equal(f.start_ticks, 98765);
     assert_int_equal(f.rss, 250 * (uint64_t)sysconf(_SC_PAGESIZE));
+    assert_true(plim_process_stat(&made->world, 42, &stat));
+    assert_string_equal(stat.name, "a) S (b");
+    assert_int_equal(stat.ppid, 7);
+    assert_int_equal(stat.group, 41);
+    assert_int_equal(stat.start_ticks, 98765);
+    assert_false(plim_process_stat(&made->world, 43, &stat));
     assert_false(plim_process_read(&made->world, 43, &f));
     assert_false(plim_process_read(&made->world, 44, &f));
 }
