@@ -4,11 +4,10 @@
 
 #include "cli/verbs.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "report/history.h"
 #include "store/writer.h"
-
-#include <time.h>
 
 #define HOUR_NS UINT64_C(3600000000000)
 #define POINTS  1000u
@@ -28,9 +27,7 @@ static enum plim_status read_time(const char *text, uint64_t now, uint64_t *ns,
 static enum plim_status range(const struct plim_opts_history *opts,
                               struct plim_history_request *request, struct plim_err *err)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    uint64_t now = plim_wall_ns();
     PLIM_TRY(read_time(opts->to, now, &request->to_ns, err));
     uint64_t end = request->to_ns != 0 ? request->to_ns : now;
     uint64_t last = opts->last.given ? opts->last.value : HOUR_NS;

@@ -7,6 +7,8 @@
 
 #include "device/python.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -32,9 +33,7 @@ static const char script[] = "import sys\n"
 
 static int64_t now_ms(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (int64_t)(plim_mono_ns() / 1000000);
 }
 
 /* Start `name`; *fd is its standard output. False when there is no such program. */

@@ -5,11 +5,11 @@
 
 #include "device/process_cache.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define TIMEOUT_NS UINT64_C(2000000000)
 #define VENDORS    2u
@@ -138,13 +138,6 @@ static enum plim_status add_facts(struct plim_sampler *s, struct plim_sample *ou
     return st;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 enum plim_status plim_sampler_take(struct plim_sampler *s, struct plim_sample *out,
                                    struct plim_err *err)
 {
@@ -153,7 +146,7 @@ enum plim_status plim_sampler_take(struct plim_sampler *s, struct plim_sample *o
         PLIM_TRY(ask(s, i, out, err));
     }
     if (!s->scripted) {
-        out->time_ns = now_ns();
+        out->time_ns = plim_wall_ns();
         (void)plim_host_memory(s->world, &out->host_total, &out->host_available);
         PLIM_TRY(add_facts(s, out, err));
     }

@@ -6,6 +6,7 @@
  * is done.
  */
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "device/sampler.h"
 
@@ -14,7 +15,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum stage {
     IDLE,
@@ -102,17 +102,13 @@ enum plim_status plim__worker_new(const struct plim_vendor *vendor, const struct
                                   const char *script, struct plim_worker **out,
                                   struct plim_err *err)
 {
-    pthread_condattr_t attr;
     struct plim_worker *w = calloc(1, sizeof(*w));
     if (w == NULL) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for a worker");
     }
     *w = (struct plim_worker){.vendor = vendor, .world = world, .holders = 2};
     (void)pthread_mutex_init(&w->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&w->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    plim_cond_init(&w->changed);
     w->script = script != NULL ? strdup(script) : NULL;
     int e = script != NULL && w->script == NULL ? ENOMEM : start(w);
     if (e != 0) {
@@ -122,16 +118,6 @@ enum plim_status plim__worker_new(const struct plim_vendor *vendor, const struct
     }
     *out = w;
     return PLIM_OK;
-}
-
-static struct timespec deadline(uint64_t timeout_ns)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    uint64_t ns = (uint64_t)t.tv_nsec + timeout_ns % UINT64_C(1000000000);
-    t.tv_sec += (time_t)(timeout_ns / UINT64_C(1000000000) + ns / UINT64_C(1000000000));
-    t.tv_nsec = (long)(ns % UINT64_C(1000000000));
-    return t;
 }
 
 /* Move what the worker found to the owner's sample: device indices shift by what is there already.
@@ -167,12 +153,12 @@ bool plim__worker_ask(struct plim_worker *w, uint64_t timeout_ns, struct plim_sa
         w->late = false;
     }
     if (w->stage == IDLE) {
-        struct timespec until = deadline(timeout_ns);
+        uint64_t until = plim_add_sat(plim_mono_ns(), timeout_ns);
         w->stage = ASKED;
         (void)pthread_cond_broadcast(&w->changed);
-        int e = 0;
-        while (w->stage == ASKED && e != ETIMEDOUT) {
-            e = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+        bool more = true;
+        while (w->stage == ASKED && more) {
+            more = plim_cond_wait_until(&w->changed, &w->lock, until);
         }
     }
     bool answered = w->stage == ANSWERED;

@@ -8,6 +8,7 @@
 
 #include "dryrun/dryrun.h"
 
+#include "base/clock.h"
 #include "base/intern.h"
 #include "base/num.h"
 
@@ -22,13 +23,6 @@
 #include <unistd.h>
 
 #define GRACE_NS UINT64_C(5000000000) /* between SIGTERM and SIGKILL at a time limit */
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
 
 /* ---- the child */
 
@@ -92,7 +86,7 @@ static int await(struct wait *w, const sigset_t *set)
         if (got == w->pid) {
             return status;
         }
-        uint64_t now = now_ns();
+        uint64_t now = plim_mono_ns();
         if (now >= w->deadline) {
             (void)kill(-w->pid, w->timed_out ? SIGKILL : SIGTERM);
             w->deadline = w->timed_out ? UINT64_MAX : now + GRACE_NS;
@@ -100,8 +94,7 @@ static int await(struct wait *w, const sigset_t *set)
             continue;
         }
         uint64_t left = plim_min_u64(w->deadline - now, UINT64_C(3600000000000));
-        struct timespec t = {.tv_sec = (time_t)(left / UINT64_C(1000000000)),
-                             .tv_nsec = (long)(left % UINT64_C(1000000000))};
+        struct timespec t = plim_timespec(left);
         int signal_number = sigtimedwait(set, NULL, &t);
         if (signal_number == SIGINT || signal_number == SIGTERM || signal_number == SIGHUP) {
             (void)kill(-w->pid, signal_number);
@@ -124,7 +117,7 @@ static enum plim_status launch(const struct plim_dryrun_setup *setup, char **env
     if (pipe2(fds, O_CLOEXEC) != 0 || pthread_sigmask(SIG_BLOCK, &set, &before) != 0) {
         return plim__fail_errno(err, PLIM_E_OS, errno, "cannot start a command");
     }
-    uint64_t start = now_ns();
+    uint64_t start = plim_mono_ns();
     pid_t pid = fork();
     if (pid == 0) {
         child(setup, env, fds[1], terminal, &before);
@@ -149,7 +142,7 @@ static enum plim_status launch(const struct plim_dryrun_setup *setup, char **env
     if (error != 0) {
         return no_command(setup, error, err);
     }
-    run->wall_ns = now_ns() - start;
+    run->wall_ns = plim_mono_ns() - start;
     run->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     run->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     run->stopped = w.stopped;

@@ -17,10 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS     UINT64_C(1000000000)
 #define FAREWELL_MS   2000 /* between readiness off and the end: balancers look that often */
 #define DEFAULT_BLOCK 16u
 #define BODY_LIMIT    4096u
@@ -76,7 +74,7 @@ static void fill_config(const struct plim_gate_options *o, uint64_t capacity_tok
     c->first_token_ns = o->first_token_ns;
     c->token_ns = o->token_ns;
     c->waiters = (uint32_t)plim_min_u64(o->waiters, PLIMSOLL_GATE_WAIT_MAX);
-    c->stale_ns = o->n_engines > 0 ? 15 * SECOND_NS : 0;
+    c->stale_ns = o->n_engines > 0 ? 15 * PLIM_SECOND_NS : 0;
     if (o->lease_ns > 0) {
         c->lease_ns = o->lease_ns;
     }

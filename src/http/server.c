@@ -3,6 +3,8 @@
 
 #include "http/http_int.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +12,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CONNECTIONS    2048u
@@ -21,9 +22,7 @@
 
 uint64_t plim__http_seconds(void)
 {
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec;
+    return plim_mono_ns() / PLIM_SECOND_NS;
 }
 
 void plim__http_add(struct plim_http *http, enum plim_http_count count, int64_t by)
@@ -186,7 +185,6 @@ static enum plim_status start_all(struct plim_http *http, struct plim_err *err)
 enum plim_status plim_http_start(const struct plim_http_options *options, struct plim_http **out,
                                  struct plim_err *err)
 {
-    pthread_condattr_t monotonic;
     struct plim_http *http = calloc(1, sizeof(*http));
     if (!http) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the server");
@@ -194,10 +192,7 @@ enum plim_status plim_http_start(const struct plim_http_options *options, struct
     http->options = *options;
     fill_defaults(&http->options);
     (void)pthread_mutex_init(&http->lock, NULL);
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&http->changed, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+    plim_cond_init(&http->changed);
     enum plim_status st = start_all(http, err);
     if (st != PLIM_OK) {
         plim_http_stop(http);

@@ -7,8 +7,9 @@
 
 #include "http/http_int.h"
 
+#include "base/clock.h"
+
 #include <sys/socket.h>
-#include <time.h>
 
 bool plim__may_suspend(const struct plim__listener *listener, struct MHD_Connection *connection)
 {
@@ -100,8 +101,7 @@ static void wait_for_work(struct plim__worker *worker, uint64_t now, uint64_t lo
     if (worker->lane != PLIM__LANE_SLOW || !http->connections) {
         (void)pthread_cond_wait(&http->changed, &http->lock);
     } else if (now == looked) {
-        struct timespec until = {.tv_sec = (time_t)now + 1};
-        (void)pthread_cond_timedwait(&http->changed, &http->lock, &until);
+        (void)plim_cond_wait_until(&http->changed, &http->lock, (now + 1) * PLIM_SECOND_NS);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "incident/folder.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/num.h"
 
@@ -178,7 +179,7 @@ enum plim_status plim__move_file(const char *from, const char *to, struct plim_e
 
 static struct tm utc(uint64_t time_ns)
 {
-    time_t seconds = (time_t)(time_ns / UINT64_C(1000000000));
+    time_t seconds = (time_t)(time_ns / PLIM_SECOND_NS);
     struct tm t = {0};
     (void)gmtime_r(&seconds, &t);
     return t;
@@ -237,13 +238,6 @@ enum plim_status plim__incident_limit(const char *dir, uint64_t max_count, uint6
     plim_vec_fini(&names.list);
     plim_arena_fini(&arena);
     return st;
-}
-
-uint64_t plim__now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
 bool plim__process_lives(int pid)

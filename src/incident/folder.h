@@ -62,9 +62,6 @@ const char *plim__time_text(struct plim_arena *arena, uint64_t time_ns);
 PLIM_MUST_USE enum plim_status plim__incident_limit(const char *dir, uint64_t max_count,
                                                     uint64_t max_bytes, struct plim_err *err);
 
-/** plim__now_ns() - since 1970. */
-uint64_t plim__now_ns(void);
-
 /** plim__process_lives() - whether a process of this number is there. */
 bool plim__process_lives(int pid);
 

@@ -5,6 +5,7 @@
  * from there and can be repeated. See incident.h and docs/format/incident.md.
  */
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/num.h"
 #include "incident/archive.h"
@@ -359,7 +360,7 @@ static enum plim_status finish_drops(const struct plim_incident_options *options
         struct plim_incident_options own = *options;
         struct plim_incident_parts parts = {
             .kind = first.kind,
-            .time_ns = first.time_ns != 0 ? first.time_ns : plim__now_ns(),
+            .time_ns = first.time_ns != 0 ? first.time_ns : plim_wall_ns(),
             .started_ns = first.started_ns,
             .pid = first.pid != 0 ? first.pid : pid_of(drops.list.items[0]),
             .argv = (const char *const *)first.argv,

@@ -4,6 +4,7 @@
 
 #include "incident/watch.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "device/sampler.h"
 #include "incident/folder.h"
@@ -62,7 +63,7 @@ enum plim_status plim_incident_watch_open(const struct plim_incident_watch_setup
         return plim__fail(err, PLIM_E_NOMEM, "no memory to watch for incidents");
     }
     w->setup = *setup;
-    w->started_ns = plim__now_ns();
+    w->started_ns = plim_wall_ns();
     find_log(w);
     enum plim_status st = plim_sampler_open(&options, &w->sampler, err);
     if (st != PLIM_OK) {
@@ -218,7 +219,7 @@ static void take_drops(struct plim_incident_watch *w, int pid, uint64_t now)
 
 void plim_incident_watch_tick(struct plim_incident_watch *w, int pid)
 {
-    uint64_t now = plim__now_ns();
+    uint64_t now = plim_wall_ns();
     if (now - w->ticked_ns <
         TICK_NS) { /* also after the clock was set back: wraps to a large number */
         return;
@@ -278,7 +279,7 @@ enum plim_status plim_incident_watch_end(struct plim_incident_watch *w,
                                          struct plim_err *err)
 {
     struct plim_facts_file facts;
-    struct plim_incident_parts parts = {.time_ns = plim__now_ns(),
+    struct plim_incident_parts parts = {.time_ns = plim_wall_ns(),
                                         .pid = ending->pid,
                                         .exit_status =
                                             ending->signal == 0 ? ending->exit_status : -1,

@@ -4,12 +4,12 @@
 
 #include "observe/collect.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PLIM__X(NAME, name) extern const struct plim_observer plim__observer_##name;
 PLIM_OBSERVER_MAP(PLIM__X)
@@ -29,13 +29,6 @@ struct plim_collector {
     uint64_t script_ns;             /* of a file of samples: the latest time in it so far */
     struct plim_collect_stats stats;
 };
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    (void)clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
 
 enum plim_status plim_collector_open(const struct plim_collect_options *options,
                                      struct plim_collector **out, struct plim_err *err)
@@ -88,9 +81,9 @@ static enum plim_status observe(struct plim_collector *c, struct plim_observatio
 {
     for (size_t i = 0; table[i] != NULL; i++) {
         struct plim_err why = {0};
-        uint64_t before = clock_ns(CLOCK_MONOTONIC);
+        uint64_t before = plim_mono_ns();
         enum plim_status st = c->self[i] != NULL ? table[i]->take(c->self[i], out, &why) : PLIM_OK;
-        c->stats.observers[i + 1].took_ns = clock_ns(CLOCK_MONOTONIC) - before;
+        c->stats.observers[i + 1].took_ns = plim_mono_ns() - before;
         if (st == PLIM_E_NOMEM) {
             return plim__fail(err, st, "no memory for an observation");
         }
@@ -104,16 +97,16 @@ static enum plim_status observe(struct plim_collector *c, struct plim_observatio
 enum plim_status plim_collector_take(struct plim_collector *c, struct plim_observation *out,
                                      struct plim_err *err)
 {
-    uint64_t before = clock_ns(CLOCK_MONOTONIC);
+    uint64_t before = plim_mono_ns();
     plim_observation_reset(out);
     PLIM_TRY(plim_sampler_take(c->sampler, &out->sample, err));
-    out->mono_ns = clock_ns(CLOCK_BOOTTIME);
+    out->mono_ns = plim_boot_ns();
     if (c->options.script != NULL && out->sample.time_ns != 0) {
         /* Time is as the file says, and never goes back. */
         c->script_ns = plim_max_u64(c->script_ns, out->sample.time_ns);
         out->mono_ns = c->script_ns;
     }
-    c->stats.observers[0].took_ns = clock_ns(CLOCK_MONOTONIC) - before;
+    c->stats.observers[0].took_ns = plim_mono_ns() - before;
     c->stats.devices_hung = 0;
     plim_vec_foreach (d, &out->sample.devices) {
         c->stats.devices_hung += d->state == PLIM_DEVICE_HUNG;
@@ -123,7 +116,7 @@ enum plim_status plim_collector_take(struct plim_collector *c, struct plim_obser
         c->stats.happened[h->kind]++;
     }
     c->stats.taken++;
-    c->stats.took_ns = clock_ns(CLOCK_MONOTONIC) - before;
+    c->stats.took_ns = plim_mono_ns() - before;
     return PLIM_OK;
 }
 

@@ -8,13 +8,13 @@
 
 #include "observe/engine_log.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "format/oomtext_internal.h"
 #include "observe/printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define FAILURES    16                    /* most that wait to be taken */
 #define AGAIN_NS    UINT64_C(10000000000) /* within so long the same failure is an echo */
@@ -226,13 +226,6 @@ static bool is_refusal(const struct plim_oom_event *event)
            m == PLIM_OOM_MEANS_DEVICE_GROWTH;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 /* One failure is told by several processes, one after the other: what follows soon, with the same size or none, is
  * its echo. */
 static void add_failure(struct plim_engine_log *log, const struct plim_oom_event *event)
@@ -240,7 +233,7 @@ static void add_failure(struct plim_engine_log *log, const struct plim_oom_event
     const struct plim_oom_value *request = &event->facts.field[PLIM_OOM_REQUEST];
     struct plim_happening h = {
         .kind = PLIM_HAPPENED_OOM,
-        .time_ns = now_ns(),
+        .time_ns = plim_wall_ns(),
         .device = PLIM_NO_DEVICE,
         .pid = event->pid > 0 && event->pid <= UINT32_MAX ? (uint32_t)event->pid : 0,
         .value = request->set ? request->n : 0};

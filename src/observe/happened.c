@@ -15,14 +15,14 @@
 
 #include "observe/collect.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SECOND_NS UINT64_C(1000000000)
-#define STEP_NS   (SECOND_NS / 2)
+#define STEP_NS (PLIM_SECOND_NS / 2)
 
 /* A process on a device. */
 struct user {
@@ -191,7 +191,7 @@ static int by_user(const void *one, const void *other)
 /* Boot time at which a process was started; now when it is not known. */
 static uint64_t born(const struct plim_process_facts *p, uint64_t now)
 {
-    uint64_t tick = SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK);
+    uint64_t tick = PLIM_SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK);
     return p != NULL && p->start_ticks != 0 ? plim_min_u64(p->start_ticks * tick, now) : now;
 }
 

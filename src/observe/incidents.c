@@ -9,6 +9,7 @@
 
 #include "observe/collect.h"
 
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/num.h"
 
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define PREFIX   "incident-"
 #define PART     ".part" /* being written */
@@ -114,14 +114,10 @@ static enum plim_status incidents_take(void *self, struct plim_observation *out,
 {
     struct incidents *s = self;
     struct stat info;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
     bool there = stat(s->folder, &info) == 0;
-    uint64_t changed = there ? (uint64_t)info.st_mtim.tv_sec * UINT64_C(1000000000) +
-                                   (uint64_t)info.st_mtim.tv_nsec
-                             : 0;
-    uint64_t present = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-    bool young = present - changed < YOUNG_NS;
+    uint64_t changed =
+        there ? (uint64_t)info.st_mtim.tv_sec * PLIM_SECOND_NS + (uint64_t)info.st_mtim.tv_nsec : 0;
+    bool young = plim_wall_ns() - changed < YOUNG_NS;
     if (there && (changed != s->changed_ns || young)) {
         PLIM_TRY(read_folder(s, out, err));
         s->changed_ns = changed;

@@ -18,6 +18,7 @@
 #include "observe/collect.h"
 #include "observe/tap.h"
 
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/num.h"
 
@@ -56,13 +57,6 @@ struct sessions {
     struct plim_err damage; /* of the last of them */
 };
 
-static uint64_t now_ns(clockid_t clock)
-{
-    struct timespec t;
-    (void)clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 static enum plim_status sessions_open(const struct plim_collect_options *options, void **self,
                                       struct plim_err *err)
 {
@@ -73,7 +67,7 @@ static enum plim_status sessions_open(const struct plim_collect_options *options
     s->world = options->world != NULL ? options->world : plim_world_real();
     s->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     s->opened_ticks =
-        now_ns(CLOCK_BOOTTIME) / (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
+        plim_clock_ns(CLOCK_BOOTTIME) / (PLIM_SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK));
     *self = s;
     return PLIM_OK;
 }
@@ -478,7 +472,7 @@ static enum plim_status sessions_take(void *self, struct plim_observation *out,
                                       struct plim_err *err)
 {
     struct sessions *s = self;
-    uint64_t mono = now_ns(CLOCK_MONOTONIC), devices = devices_now(&out->sample);
+    uint64_t mono = plim_clock_ns(CLOCK_MONOTONIC), devices = devices_now(&out->sample);
     bool new_devices = devices != s->devices;
     s->damaged = 0;
     s->devices = devices;

@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BATCH_EVENTS 4096u                   /* written at once */
@@ -29,7 +28,7 @@ enum plim_status plim_drain_open(struct plim_drain *d, const struct plim_record_
 {
     *d = (struct plim_drain){
         .folder = folder, .setup = setup, .started_ns = plim_mono_ns(), .writer.fd = -1};
-    return plim_trace_create(setup->trace, plim__drain_real_ns(), &d->writer, err);
+    return plim_trace_create(setup->trace, plim_wall_ns(), &d->writer, err);
 }
 
 static bool over_limit(struct plim_drain *d)
@@ -313,7 +312,7 @@ enum plim_status plim_drain_finish(struct plim_drain *d, int exit_status, int si
         }
     }
     struct plim_trace_run run = {
-        .time_ns = plim__drain_real_ns(),
+        .time_ns = plim_wall_ns(),
         .exit_status = (uint64_t)exit_status,
         .signal = (uint64_t)signal,
         .unwritten = d->tally.unwritten,

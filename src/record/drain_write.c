@@ -6,20 +6,13 @@
 
 #include "record/drain_write.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #define FACTS_BYTES (UINT32_C(4) << 20) /* written at once */
 #define FACTS_KEPT  (UINT32_C(7) << 20) /* most that wait for a full disk */
-
-uint64_t plim__drain_real_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
 
 void plim__drain_tell(struct plim_drain *d, bool *told, const char *text)
 {
@@ -246,7 +239,7 @@ enum plim_status plim__drain_end(struct plim_drain *d, const struct plim_source_
         .how = alive                                    ? PLIM_TRACE_END_UNKNOWN
                : s->reader.head.state == PLIM_SHM_ENDED ? PLIM_TRACE_END_ORDERLY
                                                         : PLIM_TRACE_END_GONE,
-        .time_ns = plim__drain_real_ns(),
+        .time_ns = plim_wall_ns(),
         .lost = lost,
         .unknown_frees = counters.unknown_frees,
         .unhooked = counters.unhooked,

@@ -36,7 +36,4 @@ plim__drain_stats(struct plim_drain *d, const struct plim_source_file *s, struct
 /** plim__drain_tell() - say a text, the first time. */
 void plim__drain_tell(struct plim_drain *d, bool *told, const char *text);
 
-/** plim__drain_real_ns() - Unix time. */
-uint64_t plim__drain_real_ns(void);
-
 #endif

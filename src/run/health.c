@@ -4,10 +4,8 @@
 #include "run/run_int.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "http/get.h"
-
-#include <errno.h>
-#include <time.h>
 
 #define ANSWER_MOST (64u << 10)
 
@@ -29,15 +27,11 @@ static void ask(struct plim__health *h)
 /* Wait until the next question is due; false: stop. */
 static bool wait_turn(struct plim__health *h)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + h->every_ns;
-    until.tv_sec += (time_t)(ns / 1000000000);
-    until.tv_nsec = (long)(ns % 1000000000);
+    uint64_t until = plim_mono_ns() + h->every_ns;
     (void)pthread_mutex_lock(&h->lock);
-    int code = 0;
-    while (!h->stop && code != ETIMEDOUT) {
-        code = pthread_cond_timedwait(&h->wake, &h->lock, &until);
+    bool more = true;
+    while (!h->stop && more) {
+        more = plim_cond_wait_until(&h->wake, &h->lock, until);
     }
     bool go_on = !h->stop;
     (void)pthread_mutex_unlock(&h->lock);
@@ -59,7 +53,7 @@ enum plim_status plim__health_start(struct plim__health *h, struct plim_err *err
     atomic_store(&h->good, 0);
     h->stop = false;
     (void)pthread_mutex_init(&h->lock, NULL);
-    (void)pthread_cond_init(&h->wake, NULL);
+    plim_cond_init(&h->wake);
     int code = pthread_create(&h->thread, NULL, work, h);
     if (code != 0) {
         return plim__fail_errno(err, PLIM_E_OS, code, "no thread to ask for health");

@@ -16,11 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#define STEP_MS   100
-#define SECOND_NS UINT64_C(1000000000)
+#define STEP_MS 100
 
 void plim__run_tell(const struct plim__run *r, const char *fmt, ...)
 {
@@ -84,9 +82,10 @@ static enum plim_status split_health(struct plim__run *r, struct plim_err *err)
                    slash && slash[1] ? slash : "/health");
     r->health.address = r->health_address;
     r->health.path = r->health_path;
-    r->health.every_ns = r->options->health_every_ns ? r->options->health_every_ns : 5 * SECOND_NS;
+    r->health.every_ns =
+        r->options->health_every_ns ? r->options->health_every_ns : 5 * PLIM_SECOND_NS;
     r->health.timeout_ns =
-        r->options->health_timeout_ns ? r->options->health_timeout_ns : 5 * SECOND_NS;
+        r->options->health_timeout_ns ? r->options->health_timeout_ns : 5 * PLIM_SECOND_NS;
     return PLIM_OK;
 }
 

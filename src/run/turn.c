@@ -10,6 +10,7 @@
 
 #include "run/turn.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/num.h"
 
@@ -17,14 +18,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 
-#define SECOND_NS      UINT64_C(1000000000)
-#define LOOK_NS        (2 * SECOND_NS)
-#define SETTLED_NS     (5 * SECOND_NS) /* without a health address: it lives so long, so it works */
-#define EXTEND_NS      (10 * SECOND_NS)
-#define STRANDED_NS    (600 * SECOND_NS) /* above the share for so long, a restart is planned */
-#define BACKOFF_DOUBLE 5u                /* times */
+#define LOOK_NS (2 * PLIM_SECOND_NS)
+#define SETTLED_NS                                                                                 \
+    (5 * PLIM_SECOND_NS) /* without a health address: it lives so long, so it works */
+#define EXTEND_NS      (10 * PLIM_SECOND_NS)
+#define STRANDED_NS    (600 * PLIM_SECOND_NS) /* above the share for so long, a restart is planned */
+#define BACKOFF_DOUBLE 5u                     /* times */
 
 static uint64_t chosen(uint64_t value, uint64_t fallback)
 {
@@ -126,7 +126,7 @@ static enum plim_status wait_for_lock(struct plim__run *r, struct plim_err *err)
 static bool may_restart(struct plim__run *r)
 {
     uint64_t most = chosen(r->options->restarts, 5);
-    uint64_t window = chosen(r->options->window_ns, 600 * SECOND_NS);
+    uint64_t window = chosen(r->options->window_ns, 600 * PLIM_SECOND_NS);
     uint64_t lately = 0;
     for (uint64_t i = 0; i < plim_min_u64(r->n_started, PLIM__STARTS); i++) {
         lately += r->now_ns - r->started[i] < window;
@@ -136,7 +136,7 @@ static bool may_restart(struct plim__run *r)
     }
     r->started[r->n_started++ % PLIM__STARTS] = r->now_ns;
     uint64_t doubled = plim_min_u64(lately, BACKOFF_DOUBLE);
-    r->pause_ns = chosen(r->options->backoff_ns, SECOND_NS) << doubled;
+    r->pause_ns = chosen(r->options->backoff_ns, PLIM_SECOND_NS) << doubled;
     return true;
 }
 
@@ -222,7 +222,7 @@ static void starting(struct plim__run *r)
         plim__notify_send(&r->notify, "READY=1");
         r->good_since_ns = r->now_ns;
         plim__run_enter(r, PLIM__PHASE_SERVING);
-    } else if (in_phase(r) > chosen(r->options->start_ns, 1200 * SECOND_NS)) {
+    } else if (in_phase(r) > chosen(r->options->start_ns, 1200 * PLIM_SECOND_NS)) {
         failed(r, "it was not healthy in time");
     }
 }
@@ -230,15 +230,13 @@ static void starting(struct plim__run *r)
 /* Stranded above the share for ten minutes, at a time when restarts are welcome. */
 static bool wants_restart(struct plim__run *r)
 {
-    struct timespec t;
     if (!(r->options->stranded > 0) || plim__run_stranded(r) < r->options->stranded) {
         r->stranded_since_ns = 0;
         return false;
     }
     r->stranded_since_ns = r->stranded_since_ns ? r->stranded_since_ns : r->now_ns;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
     return r->now_ns - r->stranded_since_ns >= STRANDED_NS &&
-           plim__window_open(&r->window, (uint64_t)t.tv_sec);
+           plim__window_open(&r->window, plim_wall_ns() / PLIM_SECOND_NS);
 }
 
 static void serving(struct plim__run *r)
@@ -261,7 +259,7 @@ static void serving(struct plim__run *r)
     } else if (r->ooms > 0) {
         r->good_since_ns = r->now_ns;
     } else if (r->now_ns - r->good_since_ns >=
-                   chosen(r->options->notch_reset_ns, 86400 * SECOND_NS) &&
+                   chosen(r->options->notch_reset_ns, 86400 * PLIM_SECOND_NS) &&
                plim_notch_up(&r->notches)) {
         r->good_since_ns = r->now_ns;
         plim__run_tell(r,
@@ -276,7 +274,7 @@ static void draining(struct plim__run *r)
     uint32_t left = plim__run_in_flight(r, &breaker);
     if (left == 0) {
         plim__run_enter(r, PLIM__PHASE_STOPPING);
-    } else if (in_phase(r) >= chosen(r->options->drain_ns, 30 * SECOND_NS)) {
+    } else if (in_phase(r) >= chosen(r->options->drain_ns, 30 * PLIM_SECOND_NS)) {
         plim__run_tell(r, "%u requests are not over: stopping all the same", left);
         plim__run_enter(r, PLIM__PHASE_STOPPING);
     }
@@ -289,7 +287,7 @@ static void stopping(struct plim__run *r)
     ask_for_time(r);
     if (!plim__group_lives(r->pid)) {
         plim__run_enter(r, PLIM__PHASE_CLEARING);
-    } else if (in_phase(r) >= chosen(r->options->grace_ns, 30 * SECOND_NS)) {
+    } else if (in_phase(r) >= chosen(r->options->grace_ns, 30 * PLIM_SECOND_NS)) {
         plim__run_tell(r, "it did not end when asked: killing it");
         plim__run_enter(r, PLIM__PHASE_KILLING);
     }
@@ -301,7 +299,7 @@ static void killing(struct plim__run *r)
     plim__group_signal(r->pid, SIGKILL); /* those that were made meanwhile, too */
     if (!plim__group_lives(r->pid)) {
         plim__run_enter(r, PLIM__PHASE_CLEARING);
-    } else if (in_phase(r) >= chosen(r->options->clear_ns, 60 * SECOND_NS)) {
+    } else if (in_phase(r) >= chosen(r->options->clear_ns, 60 * PLIM_SECOND_NS)) {
         plim__run_tell(r, "a process of it cannot be killed (it hangs in the kernel)");
         plim__run_enter(r, PLIM__PHASE_CLEARING);
     }
@@ -311,7 +309,7 @@ static void clearing(struct plim__run *r)
 {
     ask_for_time(r);
     plim__run_look(r);
-    bool late = in_phase(r) >= chosen(r->options->clear_ns, 60 * SECOND_NS);
+    bool late = in_phase(r) >= chosen(r->options->clear_ns, 60 * PLIM_SECOND_NS);
     if (!plim__run_cleared(r) && !late) {
         return;
     }

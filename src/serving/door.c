@@ -3,11 +3,11 @@
 
 #include "serving/door_run.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <math.h>
 
-#define SECOND     UINT64_C(1000000000)
 #define TOLD_EVERY 32u /* output tokens between two reports to the gate */
 
 const char *plim_door_text(enum plim_door_kind kind)
@@ -35,8 +35,8 @@ static struct plimsoll_gate_config configuration(const struct plim__engine *e, u
     c.max_length = e->s->max_length;
     c.step_tokens = e->s->step_tokens;
     c.policy = o->oracle ? PLIMSOLL_GATE_POLICY_UNLIMITED : o->policy;
-    c.stale_ns = 5 * SECOND;
-    c.lease_ns = 3600 * SECOND;
+    c.stale_ns = 5 * PLIM_SECOND_NS;
+    c.lease_ns = 3600 * PLIM_SECOND_NS;
     c.first_token_ns = o->terms.first_ns;
     c.token_ns = o->terms.token_ns;
     return c;
@@ -95,7 +95,7 @@ static void watch(struct plim__engine *e, uint64_t now_ns)
     d->drift_sum += fabs(s.drift);
     d->watches++;
     e->r.door.mean_drift = d->drift_sum / (double)d->watches;
-    d->next_ns = now_ns + SECOND;
+    d->next_ns = now_ns + PLIM_SECOND_NS;
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------- */

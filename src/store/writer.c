@@ -3,17 +3,17 @@
 
 #include "store/writer.h"
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/num.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define QUEUE_BYTES (UINT64_C(4) << 20)
 #define QUEUE_LEAST 8u /* batches that are never given up */
-#define AGAIN_NS    UINT64_C(1000000000)
+#define AGAIN_NS    PLIM_SECOND_NS
 #define STATE_EVERY 64 /* batches between looks at the whole state, which costs a few queries */
 
 struct plim_writer {
@@ -141,16 +141,10 @@ static struct plim_batch *take(struct plim_writer *writer)
 /* Wait before the next try; false: it is the end. */
 static bool wait_again(struct plim_writer *writer)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + AGAIN_NS;
-    until.tv_sec += (time_t)(ns / 1000000000);
-    until.tv_nsec = (long)(ns % 1000000000);
+    uint64_t until = plim_mono_ns() + AGAIN_NS;
     (void)pthread_mutex_lock(&writer->lock);
     writer->writing = false;
-    int code = 0;
-    while (!writer->ending && code == 0) {
-        code = pthread_cond_timedwait(&writer->wake, &writer->lock, &until);
+    while (!writer->ending && plim_cond_wait_until(&writer->wake, &writer->lock, until)) {
     }
     bool more = !writer->ending;
     writer->writing = more;
@@ -231,12 +225,8 @@ static void *run(void *arg)
 
 static enum plim_status start(struct plim_writer *writer, struct plim_err *err)
 {
-    pthread_condattr_t attr;
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&writer->lock, NULL);
-    (void)pthread_cond_init(&writer->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    plim_cond_init(&writer->wake);
     int code = pthread_create(&writer->thread, NULL, run, writer);
     return code == 0 ? PLIM_OK : plim__fail_errno(err, PLIM_E_OS, code, "cannot start a thread");
 }

@@ -4,13 +4,13 @@
 
 #include "top/layout.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
-#define SECOND UINT64_C(1000000000)
-
 /* Steps of + and -. */
-static const uint64_t intervals[] = {SECOND / 10, SECOND / 4, SECOND / 2,  SECOND,
-                                     SECOND * 2,  SECOND * 5, SECOND * 10, SECOND * 60};
+static const uint64_t intervals[] = {PLIM_SECOND_NS / 10, PLIM_SECOND_NS / 4, PLIM_SECOND_NS / 2,
+                                     PLIM_SECOND_NS,      PLIM_SECOND_NS * 2, PLIM_SECOND_NS * 5,
+                                     PLIM_SECOND_NS * 10, PLIM_SECOND_NS * 60};
 
 static void select_row(const struct plim_top_model *m, struct plim_top_view *v,
                        struct plim_top_list *list, size_t row)

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define SECOND      UINT64_C(1000000000)
 #define BATCH_WIDTH 100
 
 struct run {
@@ -109,7 +108,7 @@ static enum plim_status run_batch(struct run *r, struct plim_err *err)
 {
     uint64_t due = plim_mono_ns();
     for (uint64_t i = 0; r->options->steps == 0 || i < r->options->steps; i++) {
-        struct timespec until = {(time_t)(due / SECOND), (long)(due % SECOND)};
+        struct timespec until = plim_timespec(due);
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) {
         }
         due = plim_max_u64(due + r->view.interval_ns, plim_mono_ns());
@@ -134,7 +133,7 @@ static bool wait_for_keys(struct run *r, uint64_t *due, enum plim_status *st, st
         if (!r->view.paused && now >= *due) {
             return true;
         }
-        uint64_t wait = r->view.paused ? SECOND : *due - now;
+        uint64_t wait = r->view.paused ? PLIM_SECOND_NS : *due - now;
         if (!plim__top_screen_key(r->screen, wait, &key, &resized)) {
             return false;
         }
@@ -180,7 +179,7 @@ enum plim_status plim_top_run(const struct plim_top_options *options, struct pli
     struct run r = {.options = options, .view = options->view};
     struct plim_top_options own = *options;
     r.options = &own;
-    r.view.interval_ns = plim_max_u64(r.view.interval_ns, SECOND / 10);
+    r.view.interval_ns = plim_max_u64(r.view.interval_ns, PLIM_SECOND_NS / 10);
     (void)setlocale(LC_CTYPE, ""); // NOLINT(concurrency-mt-unsafe): before any thread starts
     own.ascii |= strcmp(nl_langinfo(CODESET), "UTF-8") != 0; // NOLINT(concurrency-mt-unsafe)
     enum plim_status st = plim__top_source_open(&own, &r.source, err);

@@ -4,18 +4,17 @@
 
 #include "watch/alert.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "watch/alert_deliver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static enum plim_status make(const struct plim_alerts_options *o, struct plim_alerts **out,
                              struct plim_err *err)
 {
     struct plim_alerts *a = calloc(1, sizeof(*a));
-    pthread_condattr_t attr;
     if (a == NULL) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the alerts");
     }
@@ -39,10 +38,7 @@ static enum plim_status make(const struct plim_alerts_options *o, struct plim_al
     a->sent = o->sent;
     a->sent_arg = o->sent_arg;
     (void)pthread_mutex_init(&a->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&a->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    plim_cond_init(&a->changed);
     *out = a;
     return PLIM_OK;
 }
@@ -60,10 +56,9 @@ static void destroy(struct plim_alerts *a)
 /* What a run before left is as old as this one, and how long it held is not known. */
 static void set_ages(struct plim_alert_list *list)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_BOOTTIME, &t);
+    uint64_t now = plim_boot_ns();
     plim_vec_foreach (alert, &list->alerts) {
-        (*alert)->age_mono = (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+        (*alert)->age_mono = now;
     }
 }
 
@@ -125,7 +120,7 @@ void plim_alerts_step(struct plim_alerts *a, const struct plim_observation *now,
                       const struct plim_finding *findings, size_t n)
 {
     (void)pthread_mutex_lock(&a->lock);
-    if (plim__alerts_judge(&a->list, a->book, now, plim__alerts_now(), findings, n)) {
+    if (plim__alerts_judge(&a->list, a->book, now, plim_wall_ns(), findings, n)) {
         changed(a);
     }
     (void)pthread_mutex_unlock(&a->lock);
@@ -214,7 +209,7 @@ static void put_receiver(const struct plim_alerts *a, size_t slot, struct plim_j
 {
     const struct plim_receiver *r = &a->book->receivers.items[slot];
     const struct plim__alert_worker *worker = &a->workers[slot];
-    uint64_t now = plim__alerts_now();
+    uint64_t now = plim_wall_ns();
     size_t owed = 0;
     plim_vec_foreach (alert, &a->list.alerts) {
         owed += plim__alert_due(&a->list, a->book, *alert, r, now) <= now;
@@ -271,7 +266,7 @@ enum plim_status plim_alerts_test(const struct plim_alerts_options *options, con
     uint64_t wait_ns = 0;
     enum plim_status st = PLIM_E_NOTFOUND;
     PLIM_TRY(make(options, &a, err));
-    plim__alert_sample(&sample, plim__alerts_now());
+    plim__alert_sample(&sample, plim_wall_ns());
     plim__err_set(err, st, "there is no [notify %.40s] in the settings", name);
     plim_vec_foreach (r, &a->book->receivers) {
         struct plim_alert_message m = {.receiver = r,

@@ -10,6 +10,7 @@
 
 #include "watch/alert_deliver.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/num.h"
 
@@ -17,36 +18,17 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SECOND       UINT64_C(1000000000)
-#define BACKOFF_MAX  (300 * SECOND)
-#define KEEP_EACH    SECOND        /* the state file is written once in so long at most */
-#define KEEP_RETRY   (10 * SECOND) /* after the state file could not be written */
-#define WAIT_MAX     (60 * SECOND)
+#define BACKOFF_MAX  (300 * PLIM_SECOND_NS)
+#define KEEP_EACH    PLIM_SECOND_NS        /* the state file is written once in so long at most */
+#define KEEP_RETRY   (10 * PLIM_SECOND_NS) /* after the state file could not be written */
+#define WAIT_MAX     (60 * PLIM_SECOND_NS)
 #define REFUSALS_MAX 5u /* then a message that is refused alone is dropped */
 #define STATE_MAX    (UINT64_C(16) << 20)
 #define STACK_BYTES  (256u << 10)
 
-/* ---- clocks and log ---- */
-
-static uint64_t clock_now(clockid_t clock)
-{
-    struct timespec t;
-    (void)clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
-}
-
-uint64_t plim__alerts_now(void)
-{
-    return clock_now(CLOCK_REALTIME);
-}
-
-static uint64_t mono_now(void)
-{
-    return clock_now(CLOCK_MONOTONIC);
-}
+/* ---- log ---- */
 
 static void tell(const struct plim_alerts *a, const char *what, const char *name, const char *why)
 {
@@ -57,8 +39,7 @@ static void tell(const struct plim_alerts *a, const char *what, const char *name
 
 static void wait_until(struct plim_alerts *a, uint64_t mono)
 {
-    struct timespec t = {(time_t)(mono / SECOND), (long)(mono % SECOND)};
-    (void)pthread_cond_timedwait(&a->changed, &a->lock, &t);
+    (void)plim_cond_wait_until(&a->changed, &a->lock, mono);
 }
 
 static bool stopping(const struct plim_alerts *a)
@@ -103,7 +84,7 @@ static bool same_group(enum plim_alert_group group, const struct plim_alert *a,
 static size_t collect(const struct plim_alerts *a, const struct plim_receiver *r, size_t most,
                       struct plim_alert *batch, uint64_t *next)
 {
-    uint64_t now = plim__alerts_now();
+    uint64_t now = plim_wall_ns();
     size_t n = 0;
     *next = UINT64_MAX;
     plim_vec_foreach (alert, &a->list.alerts) {
@@ -120,7 +101,7 @@ static size_t collect(const struct plim_alerts *a, const struct plim_receiver *r
 static void note_told(struct plim_alerts *a, const struct plim_receiver *r,
                       const struct plim_alert *batch, size_t n)
 {
-    uint64_t now = plim__alerts_now();
+    uint64_t now = plim_wall_ns();
     for (size_t i = 0; i < n; i++) {
         plim_vec_foreach (alert, &a->list.alerts) {
             if ((*alert)->fingerprint == batch[i].fingerprint) {
@@ -135,8 +116,8 @@ static void note_told(struct plim_alerts *a, const struct plim_receiver *r,
 static uint64_t back_off(unsigned failures, uint64_t asked_ns)
 {
     unsigned doublings = failures < 10 ? failures : 10;
-    uint64_t ns = plim_min_u64(SECOND << (doublings > 0 ? doublings - 1 : 0), BACKOFF_MAX);
-    ns = ns / 2 + plim_hash_u64(mono_now()) % ns; /* from half to one and a half */
+    uint64_t ns = plim_min_u64(PLIM_SECOND_NS << (doublings > 0 ? doublings - 1 : 0), BACKOFF_MAX);
+    ns = ns / 2 + plim_hash_u64(plim_mono_ns()) % ns; /* from half to one and a half */
     return plim_max_u64(ns, asked_ns);
 }
 
@@ -171,7 +152,7 @@ static void settle(struct plim__alert_worker *w, const struct plim_receiver *r,
         w->dropped += drop;
         w->refusals = drop ? 0 : w->refusals;
         w->one_by_one = st == PLIM_E_DATA;
-        w->next_try_mono = mono_now() + back_off(w->failures, asked_ns);
+        w->next_try_mono = plim_mono_ns() + back_off(w->failures, asked_ns);
     }
     if (a->sent != NULL) {
         a->sent(a->sent_arg, st == PLIM_OK);
@@ -189,7 +170,7 @@ static void send_batch(struct plim__alert_worker *w, struct plim_alert_book *boo
                                    .book = book,
                                    .host = a->host,
                                    .version = a->version,
-                                   .time_ns = plim__alerts_now(),
+                                   .time_ns = plim_wall_ns(),
                                    .alerts = batch,
                                    .n = n,
                                    .stopping = &a->stopping};
@@ -215,7 +196,7 @@ enum plim_status plim__alert_send(const struct plim_alert_message *m, uint64_t *
 static void worker_turn(struct plim__alert_worker *w, struct plim_alert *batch)
 {
     struct plim_alerts *a = w->alerts;
-    uint64_t mono = mono_now();
+    uint64_t mono = plim_mono_ns();
     if (w->slot >= a->book->receivers.n) {
         wait_until(a, mono + WAIT_MAX);
         return;
@@ -228,7 +209,7 @@ static void worker_turn(struct plim__alert_worker *w, struct plim_alert *batch)
     size_t most = w->one_by_one || r->group == PLIM_GROUP_NONE ? 1 : PLIM_ALERT_BATCH;
     size_t n = collect(a, r, most, batch, &next);
     if (n == 0) {
-        uint64_t now = plim__alerts_now();
+        uint64_t now = plim_wall_ns();
         w->batch_mono = 0;
         wait_until(a,
                    mono + plim_min_u64(next != UINT64_MAX ? plim_sub_sat(next, now) + 1 : WAIT_MAX,
@@ -292,11 +273,11 @@ static void *keeper_main(void *arg)
     struct plim_alerts *a = arg;
     (void)pthread_mutex_lock(&a->lock);
     while (!stopping(a)) {
-        if (a->dirty && mono_now() >= a->keep_mono) {
+        if (a->dirty && plim_mono_ns() >= a->keep_mono) {
             keep(a);
-            a->keep_mono = mono_now() + (a->keeping_fails ? KEEP_RETRY : KEEP_EACH);
+            a->keep_mono = plim_mono_ns() + (a->keeping_fails ? KEEP_RETRY : KEEP_EACH);
         } else {
-            wait_until(a, a->dirty ? a->keep_mono : mono_now() + WAIT_MAX);
+            wait_until(a, a->dirty ? a->keep_mono : plim_mono_ns() + WAIT_MAX);
         }
     }
     if (a->dirty) {

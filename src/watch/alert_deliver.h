@@ -46,8 +46,6 @@ struct plim_alerts {
     void *sent_arg;
 };
 
-uint64_t plim__alerts_now(void); /* since 1970 */
-
 /** plim__alerts_load() - the state file into the list. Errors: PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim__alerts_load(struct plim_alerts *alerts, struct plim_err *err);
 

@@ -21,7 +21,6 @@
 #define SECRET_MAX  4096u  /* bytes of a secret */
 #define ANSWER_MAX  65536u /* bytes of an answer; a longer one is cut off */
 #define RETRY_MAX_S 3600   /* that a receiver may have us wait */
-#define SECOND_NS   UINT64_C(1000000000)
 
 struct post {
     const struct plim_alert_message *m;
@@ -161,7 +160,7 @@ static int progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_o
         return 0;
     }
     uint64_t now = plim_mono_ns();
-    p->end_mono = p->end_mono != 0 ? p->end_mono : now + 2 * SECOND_NS;
+    p->end_mono = p->end_mono != 0 ? p->end_mono : now + 2 * PLIM_SECOND_NS;
     return now >= p->end_mono;
 }
 
@@ -205,7 +204,7 @@ static enum plim_status judge(struct post *p, CURL *easy, CURLcode code, uint64_
         return PLIM_OK;
     }
     if (p->curl.easy_getinfo(easy, CURLINFO_RETRY_AFTER, &wait) == CURLE_OK && wait > 0) {
-        *wait_ns = (uint64_t)(wait < RETRY_MAX_S ? wait : RETRY_MAX_S) * SECOND_NS;
+        *wait_ns = (uint64_t)(wait < RETRY_MAX_S ? wait : RETRY_MAX_S) * PLIM_SECOND_NS;
     }
     bool refused = status == 400 || status == 413 || status == 422;
     return plim__fail(err, refused ? PLIM_E_DATA : PLIM_E_IO,

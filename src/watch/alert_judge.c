@@ -10,6 +10,7 @@
  */
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/num.h"
 #include "base/scalar.h"
 #include "watch/alert_int.h"
@@ -19,8 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SECOND UINT64_C(1000000000)
-#define MINUTE (60 * SECOND)
+#define MINUTE (60 * PLIM_SECOND_NS)
 #define HOUR   (60 * MINUTE)
 
 #define FLAP_NS       HOUR         /* back within this time of its end: it flaps */

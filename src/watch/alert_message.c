@@ -3,6 +3,7 @@
 /* What receivers get: "plimsoll.alert/1", and the body that Alertmanager's API takes. */
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/num.h"
 #include "base/scalar.h"
 #include "watch/alert_int.h"
@@ -10,8 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define AM_ENDS_NS                                                                                 \
-    (4 * UINT64_C(60) * 1000000000) /* firing, unless it is sent again within this time */
+#define AM_ENDS_NS (240 * PLIM_SECOND_NS) /* firing, unless it is sent again within this time */
 
 /* ---- plimsoll.alert/1 ---- */
 

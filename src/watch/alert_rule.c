@@ -5,6 +5,7 @@
  * somebody wrote. A rule that could never hold, and a receiver that could never be reached, are errors.
  */
 
+#include "base/clock.h"
 #include "base/near.h"
 #include "base/num.h"
 #include "watch/alert_int.h"
@@ -12,8 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SECOND UINT64_C(1000000000)
-#define MINUTE (60 * SECOND)
+#define MINUTE (60 * PLIM_SECOND_NS)
 #define HOUR   (60 * MINUTE)
 
 #define BOOK_BUDGET (4u << 20) /* bytes of texts */
@@ -41,8 +41,8 @@ static const struct plim_set_alert built_in[] = {
      .min_confidence = {0.7, true},
      .hold = TIME(MINUTE),
      .severity = "critical"},
-    {.name = "spill", .finding = CLASS("system_memory_spill"), .hold = TIME(30 * SECOND)},
-    {.name = "device", .finding = CLASS("device_trouble"), .hold = TIME(10 * SECOND)},
+    {.name = "spill", .finding = CLASS("system_memory_spill"), .hold = TIME(30 * PLIM_SECOND_NS)},
+    {.name = "device", .finding = CLASS("device_trouble"), .hold = TIME(10 * PLIM_SECOND_NS)},
     {.name = "leak",
      .finding = CLASS("leak"),
      .min_confidence = {0.8, true},
@@ -169,7 +169,7 @@ static enum plim_status check_receiver(const struct plim_settings *s,
         return plim_settings_fail(s, n, err,
                                   "kind is missing: webhook, alertmanager, email or script");
     }
-    if (!is_text_line(n->name, " ,") || n->timeout.value < SECOND / 100) {
+    if (!is_text_line(n->name, " ,") || n->timeout.value < PLIM_SECOND_NS / 100) {
         return plim_settings_fail(s, n, err, "the name has blanks, or timeout is under 10 ms");
     }
     PLIM_TRY(check_strangers(s, n, err));
@@ -319,7 +319,7 @@ static enum plim_status set_condition(const struct plim_settings *s, const struc
     }
     r->min_severity = least < 0 ? PLIM_SEVERITY_NOTICE : (enum plim_severity)least;
     r->min_confidence = a->min_confidence.value;
-    r->left_below = (double)a->left_below.value / (double)SECOND;
+    r->left_below = (double)a->left_below.value / (double)PLIM_SECOND_NS;
     return PLIM_OK;
 }
 

@@ -23,8 +23,7 @@
 
 extern char **environ;
 
-#define LOOK_NS   UINT64_C(10000000) /* between looks whether it has ended */
-#define SECOND_NS UINT64_C(1000000000)
+#define LOOK_NS UINT64_C(10000000) /* between looks whether it has ended */
 
 static enum plim_status input_file(struct plim_str input, int *out, struct plim_err *err)
 {
@@ -92,7 +91,7 @@ static enum plim_status wait_for(pid_t pid, const char *name, uint64_t timeout_n
         }
         if (stopping != NULL && __atomic_load_n(stopping, __ATOMIC_ACQUIRE) && !hurried) {
             hurried = true;
-            end = plim_min_u64(end, plim_mono_ns() + 2 * SECOND_NS);
+            end = plim_min_u64(end, plim_mono_ns() + 2 * PLIM_SECOND_NS);
         }
         if (plim_mono_ns() >= end) {
             (void)kill(-pid, SIGKILL);

@@ -3,6 +3,7 @@
 
 #include "watch/serve_int.h"
 
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "watch/alert.h"
 
@@ -69,7 +70,6 @@ static enum plim_status read_silence(struct plim_str body, struct plim_silence *
 {
     const char *rule = "", *device = "", *process = "", *author = "", *comment = "";
     json_int_t seconds = 0;
-    struct timespec now;
     json_error_t e = {0};
     json_t *root = json_loadb(body.p, body.n, JSON_REJECT_DUPLICATES, &e);
     bool good =
@@ -88,8 +88,7 @@ static enum plim_status read_silence(struct plim_str body, struct plim_silence *
                !fits(out->comment, sizeof(out->comment), comment)) {
         st = plim__fail(err, PLIM_E_RANGE, "a text of the silence is too long");
     } else {
-        (void)clock_gettime(CLOCK_REALTIME, &now);
-        out->until_ns = ((uint64_t)now.tv_sec + (uint64_t)seconds) * UINT64_C(1000000000);
+        out->until_ns = plim_wall_ns() + (uint64_t)seconds * PLIM_SECOND_NS;
     }
     json_decref(root);
     return st;

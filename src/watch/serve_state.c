@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known now: metrics, the state as JSON, its events, whether the monitor lives. */
 
+#include "base/clock.h"
 #include "base/jsonw.h"
 #include "report/metrics.h"
 #include "watch/serve_int.h"
-
-#include <time.h>
 
 #define LIVE_SECONDS 60u /* without a step: the loop hangs */
 
@@ -81,13 +80,12 @@ PLIM__HANDLER(live)
 /* Seconds since the newest observation; false: there was none. */
 static bool age(struct plim_watch *w, uint64_t *seconds)
 {
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    uint64_t now = plim_boot_ns() / PLIM_SECOND_NS;
     (void)pthread_mutex_lock(&w->lock);
-    uint64_t then = w->now.mono_ns / UINT64_C(1000000000);
+    uint64_t then = w->now.mono_ns / PLIM_SECOND_NS;
     bool known = w->steps > 0;
     (void)pthread_mutex_unlock(&w->lock);
-    *seconds = (uint64_t)now.tv_sec > then ? (uint64_t)now.tv_sec - then : 0;
+    *seconds = now > then ? now - then : 0;
     return known;
 }
 

@@ -8,11 +8,9 @@
 
 #include "watch/watch_int.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 #include "report/metrics.h"
-
-#include <errno.h>
-#include <time.h>
 
 typedef void (*render)(struct plim_buf *out, const struct plim_state *state);
 
@@ -109,15 +107,11 @@ void plim__watch_texts_reset(struct plim_watch *w)
 
 uint64_t plim__watch_wait(struct plim_watch *w, uint64_t seen, uint64_t timeout_ns)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + timeout_ns % UINT64_C(1000000000);
-    until.tv_sec += (time_t)(timeout_ns / UINT64_C(1000000000) + ns / UINT64_C(1000000000));
-    until.tv_nsec = (long)(ns % UINT64_C(1000000000));
+    uint64_t until = plim_add_sat(plim_mono_ns(), timeout_ns);
     (void)pthread_mutex_lock(&w->lock);
-    int e = 0;
-    while (w->steps <= seen && !w->ending && e != ETIMEDOUT) {
-        e = pthread_cond_timedwait(&w->stepped, &w->lock, &until);
+    bool more = true;
+    while (w->steps <= seen && !w->ending && more) {
+        more = plim_cond_wait_until(&w->stepped, &w->lock, until);
     }
     uint64_t steps = w->steps;
     (void)pthread_mutex_unlock(&w->lock);

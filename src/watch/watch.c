@@ -4,6 +4,7 @@
 
 #include "watch/watch_int.h"
 
+#include "base/clock.h"
 #include "base/num.h"
 
 #include <errno.h>
@@ -17,8 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS      UINT64_C(1000000000)
-#define INTERVAL_LEAST (SECOND_NS / 100)
+#define INTERVAL_LEAST (PLIM_SECOND_NS / 100)
 
 #define PLIM__X(name) extern const struct plim_watch_part plim__watch_##name;
 PLIM_WATCH_PART_MAP(PLIM__X)
@@ -197,8 +197,7 @@ static enum plim_status run(struct loop *l, struct plim_err *err)
 
 static enum plim_status open_timer(struct loop *l, struct plim_err *err)
 {
-    uint64_t ns = l->watch.interval_ns;
-    struct itimerspec time = {.it_interval = {(time_t)(ns / SECOND_NS), (long)(ns % SECOND_NS)}};
+    struct itimerspec time = {.it_interval = plim_timespec(l->watch.interval_ns)};
     time.it_value = time.it_interval;
     l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (l->timer < 0 || timerfd_settime(l->timer, 0, &time, NULL) != 0) {
@@ -223,18 +222,12 @@ static enum plim_status open_signals(struct loop *l, struct plim_err *err)
 static void init(struct loop *l, const struct plim_watch_options *options)
 {
     struct plim_watch *w = &l->watch;
-    struct timespec now;
-    pthread_condattr_t attr;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
     l->timer = l->signals = -1;
     w->options = options;
-    w->started_ns = (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+    w->started_ns = plim_wall_ns();
     (void)pthread_sigmask(SIG_BLOCK, NULL, &l->before);
     (void)pthread_mutex_init(&w->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&w->stepped, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    plim_cond_init(&w->stepped);
 }
 
 void plim__watch_host(const struct plim_watch_options *o, const struct plim_settings *settings,
@@ -255,7 +248,7 @@ static enum plim_status open_settings(struct plim_watch *w, struct plim_err *err
     PLIM_TRY(read_settings(w->options->settings, &w->settings, err));
     plim__watch_host(w->options, w->settings, w->host, sizeof(w->host));
     const struct plim_set_u64 *interval = &w->settings->watch.items[0].interval;
-    w->interval_ns = interval->given ? interval->value : SECOND_NS;
+    w->interval_ns = interval->given ? interval->value : PLIM_SECOND_NS;
     w->interval_ns = w->options->interval_ns != 0 ? w->options->interval_ns : w->interval_ns;
     w->interval_ns = plim_max_u64(w->interval_ns, INTERVAL_LEAST);
     return PLIM_OK;
