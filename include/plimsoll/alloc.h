@@ -16,7 +16,7 @@
  *   PLIMSOLL_ALLOC_MODE      stitch (default): blocks as asked for, rounded to 512 bytes;
  *                            hybrid: sizes up to 1 MiB rounded to eighths of a power of two;
  *                            pool: sizes rounded to the next of PLIMSOLL_ALLOC_SIZES
- *   PLIMSOLL_ALLOC_SIZES     block sizes in bytes, separated by commas, for mode pool
+ *   PLIMSOLL_ALLOC_SIZES     block sizes in bytes, separated by commas, or @FILE with them, for mode pool
  *   PLIMSOLL_ALLOC_PAGE_MB   size of large pages: a power of two, 2 to 512
  *   PLIMSOLL_ALLOC_SLACK     how many percent more than the highest live memory may be reserved
  *   PLIMSOLL_ALLOC_LIMIT_MB  never reserve more

@@ -57,9 +57,36 @@ struct plim_engine_driver {
     void (*forget)(void *ctx, uint64_t event);                             /* not needed any more */
 };
 
+/*
+ * Modes: what a request is rounded up to before it is placed; always to a multiple of the unit.
+ *   STITCH  the size itself
+ *   HYBRID  up to PLIM_ENGINE_SMALL an eighth of the power of two below, the size itself above
+ *   POOL    the next of a list of sizes; the size itself above the last
+ */
+#define PLIM_ENGINE_MODE_MAP(X)                                                                    \
+    X(STITCH, "stitch")                                                                            \
+    X(HYBRID, "hybrid")                                                                            \
+    X(POOL, "pool")
+
+enum plim_engine_mode {
+#define PLIM__X(name, text) PLIM_ENGINE_##name,
+    PLIM_ENGINE_MODE_MAP(PLIM__X)
+#undef PLIM__X
+    PLIM_ENGINE_MODES
+};
+
+#define PLIM_ENGINE_SIZES 256 /* most of a list */
+
+struct plim_engine_rounding {
+    enum plim_engine_mode mode;
+    uint32_t n_sizes;                  /* POOL */
+    uint64_t sizes[PLIM_ENGINE_SIZES]; /* bytes, rising */
+};
+
 struct plim_engine_config {
     const struct plim_engine_driver *driver; /* borrowed */
     void *ctx;
+    const struct plim_engine_rounding *rounding; /* copied; NULL: STITCH */
     uint64_t total;      /* bytes of the device: how many addresses an arena gets */
     uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
     uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
@@ -100,6 +127,18 @@ struct plim_engine;
 
 #define PLIM_ENGINE_CAPTURING                                                                      \
     1u /* a graph is being captured: no event is asked, nothing is unmapped */
+
+const char *plim_engine_mode_text(enum plim_engine_mode mode);
+
+/** plim_engine_mode_parse() - false: no mode's word. */
+bool plim_engine_mode_parse(const char *text, enum plim_engine_mode *mode);
+
+/** plim_engine_sizes_parse() - numbers of bytes, separated by commas or white space, in any order, into the
+ * list of *out; its mode stays. Returns NULL, or what was wanted, and *out is as before. */
+const char *plim_engine_sizes_parse(const char *text, struct plim_engine_rounding *out);
+
+/** plim_engine_round() - the bytes that a request of `size` gets: not less. O(log of the list's length). */
+uint64_t plim_engine_round(const struct plim_engine_rounding *rounding, uint64_t size);
 
 /** plim_engine_page() - the size of new large pages on a device of `total` bytes when `live` bytes are live
  * at most: a power of two, 2 to 32 MiB, about live / aim, and at most about a 4096th of the device. Large

@@ -102,6 +102,7 @@ static struct plim_engine *engine_of(struct gpu *g, int device)
     struct plim_engine_config config = {
         .driver = plim_cuda_driver(),
         .ctx = g->cuda,
+        .rounding = &settings.rounding,
         .total = g->total,
         .large_page = settings.page,
         .soft = settings.slack,
@@ -172,8 +173,7 @@ static void *serve(size_t size, int device, void *stream)
         } else if (thread_tag) {
             pool = pool_of_tag(thread_tag);
         }
-        uint64_t want = plim_alloc_settings_round(&settings, size);
-        if (plim_engine_alloc(e, want, where, pool, flags, &addr) != PLIM_ENGINE_OK) {
+        if (plim_engine_alloc(e, size, where, pool, flags, &addr) != PLIM_ENGINE_OK) {
             addr = 0;
         }
     }

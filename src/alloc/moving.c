@@ -88,15 +88,17 @@ static const struct plim_engine_driver driver = {
 };
 
 enum plim_status plim_moving_init(struct plim_moving *m, struct plim_devmodel *device,
-                                  uint64_t limit, struct plim_err *err)
+                                  const struct plim_moving_options *options, struct plim_err *err)
 {
     *m = (struct plim_moving){.device = device};
-    struct plim_engine_config config = {.driver = &driver, .ctx = m, .total = device->config.total};
+    struct plim_engine_config config = {.driver = &driver,
+                                        .ctx = m,
+                                        .rounding = options ? &options->rounding : NULL,
+                                        .total = device->config.total};
     m->engine = plim_engine_new(&config);
     if (!m->engine) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the allocator's tables");
     }
-    plim_engine_set_cap(m->engine, limit);
     return PLIM_OK;
 }
 

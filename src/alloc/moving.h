@@ -15,6 +15,11 @@
 
 #include <plimsoll/engine.h>
 
+/* What PLIMSOLL_ALLOC_* say to the plug-in. */
+struct plim_moving_options {
+    struct plim_engine_rounding rounding; /* the mode, and the sizes of POOL */
+};
+
 struct plim_moving {
     struct plim_engine *engine;
     struct plim_devmodel *device; /* borrowed */
@@ -22,10 +27,11 @@ struct plim_moving {
     unsigned flags;               /* for the engine: PLIM_ENGINE_CAPTURING */
 };
 
-/** plim_moving_init() - nothing reserved. @limit: bytes, UINT64_MAX: none but the device's.
+/** plim_moving_init() - nothing reserved. @options: copied; NULL: mode stitch.
  * Errors: PLIM_E_NOMEM. The model must not move in memory until fini. */
 PLIM_MUST_USE enum plim_status plim_moving_init(struct plim_moving *m, struct plim_devmodel *device,
-                                                uint64_t limit, struct plim_err *err);
+                                                const struct plim_moving_options *options,
+                                                struct plim_err *err);
 void plim_moving_fini(struct plim_moving *m);
 
 /** plim_moving_alloc() - *addr = 0 when out of memory. @size: above 0. @pool: 0 or a private pool's

@@ -2,6 +2,7 @@
 
 /* plimsoll replay SNAPSHOT: the recorded requests under other settings, or on another device. */
 
+#include "cli/moving_input.h"
 #include "cli/replay_input.h"
 #include "replay/driver.h"
 #include "report/replay.h"
@@ -47,7 +48,8 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
     struct plim_replay_result result;
     struct plim_str recorded = plim_intern_str(&in->snapshot.strings, in->snapshot.settings.conf);
     struct plim_str text = opts->conf ? plim_str_from(opts->conf) : recorded;
-    bool moving = plim_cli_is(opts->allocator, "plimsoll");
+    const struct plim_moving_options *moving;
+    PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &moving, err));
     if (moving && opts->conf) {
         return plim__fail(err, PLIM_E_USAGE, "--conf is about PyTorch's allocator");
     }

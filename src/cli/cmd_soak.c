@@ -73,7 +73,7 @@ static enum plim_status choose(struct plim_cli *cli, const struct plim_opts_soak
     struct plim_soak_setup setup = in->plan.setup;
     void *p;
     setup.conf = &in->confs[0];
-    setup.moving = in->plan.moving && in->plan.n_confs == 1;
+    setup.moving = in->plan.n_confs == 1 ? in->plan.moving : NULL;
     if (opts->buckets) {
         double v[3];
         if (!plim_soak_numbers(opts->cost, v) || v[0] < 0 || v[1] < 0 || v[2] < 0) {

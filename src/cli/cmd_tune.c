@@ -4,6 +4,7 @@
 
 #include "cli/html_file.h"
 #include "cli/judge_input.h"
+#include "cli/moving_input.h"
 #include "cli/replay_input.h"
 #include "replay/driver.h"
 #include "report/tune.h"
@@ -65,6 +66,7 @@ static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *
         .threads =
             opts->threads.given && opts->threads.value <= 64 ? (unsigned)opts->threads.value : 0,
     };
+    PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &options.moving, err));
     PLIM_TRY(plim_tune(&in->requests, &options, &result, err));
     struct plim_tune_view view = {
         .requests = &in->requests,

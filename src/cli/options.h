@@ -159,11 +159,20 @@
     X(S, scale, REAL, "scale", 0, "FACTOR", NULL,                                                  \
       "let requests that are freed again grow by this factor: 1.2 is 20 % more")
 
+/* Plimsoll's allocator, in each mode; the sizes of its blocks. */
+#define PLIM_ALLOCATOR_WORDS "plimsoll|plimsoll:stitch|plimsoll:hybrid|plimsoll:pool"
+
+#define PLIM_OPTIONS_SIZES(X, S)                                                                   \
+    X(S, sizes, TEXT, "sizes", 0, "BYTES,...", NULL,                                               \
+      "mode pool: the sizes of blocks, as in PLIMSOLL_ALLOC_SIZES, or @FILE with them in it")
+
 #define PLIM_OPTIONS_replay(X, S)                                                                  \
     X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
       "allocator settings as in PYTORCH_ALLOC_CONF (default: those of the recording)")             \
-    X(S, allocator, CHOICE, "allocator", 0, "pytorch|plimsoll", "pytorch",                         \
-      "the caching allocator of PyTorch, or that of libplimsoll_alloc.so, which moves pages")      \
+    X(S, allocator, CHOICE, "allocator", 0, "pytorch|" PLIM_ALLOCATOR_WORDS, "pytorch",            \
+      "the caching allocator of PyTorch, or that of libplimsoll_alloc.so, which moves pages, in "  \
+      "one of its modes")                                                                          \
+    PLIM_OPTIONS_SIZES(X, S)                                                                       \
     PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
     X(S, start, CHOICE, "start", 0, "as-was|anew", "as-was",                                       \
       "a history that begins in the middle starts with the heap as it was, or with its live "      \
@@ -182,6 +191,9 @@
       "change only this setting, or device-memory: the smallest card that fits")                   \
     X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
       "with --vary: the settings that stay (default: those of the recording)")                     \
+    X(S, allocator, CHOICE, "allocator", 0, PLIM_ALLOCATOR_WORDS, "plimsoll",                      \
+      "the mode of Plimsoll's allocator that stands beside the settings")                          \
+    PLIM_OPTIONS_SIZES(X, S)                                                                       \
     PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
     X(S, threads, COUNT, "threads", 0, "N", NULL,                                                  \
       "replays at the same time (default: processors, at most 8)")                                 \
@@ -201,9 +213,11 @@
       "kind of server: vLLM, Hugging Face generate(), image generation")                           \
     X(S, conf, LIST, "conf", 'c', "SETTINGS", NULL,                                                \
       "allocator settings as in PYTORCH_ALLOC_CONF; several times: compare them")                  \
-    X(S, allocator, CHOICE, "allocator", 0, "pytorch|plimsoll|both", "pytorch",                    \
+    X(S, allocator, CHOICE, "allocator", 0,                                                        \
+      "pytorch|" PLIM_ALLOCATOR_WORDS "|both|both:stitch|both:hybrid|both:pool", "pytorch",        \
       "the caching allocator of PyTorch, that of libplimsoll_alloc.so, which moves pages, or "     \
-      "the settings of the one and then the other")                                                \
+      "the settings of the one and then the other; behind the colon its mode")                     \
+    PLIM_OPTIONS_SIZES(X, S)                                                                       \
     X(S, hours, DURATION, "duration", 0, "TIME", "1h", "simulated time of arrivals: 24h, 3d")      \
     X(S, seeds, COUNT, "seeds", 0, "N", "3", "runs of each setting that differ by chance")         \
     X(S, seed, COUNT, "seed", 0, "N", "0",                                                         \

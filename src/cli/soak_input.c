@@ -4,6 +4,7 @@
 #include "cli/soak_input.h"
 
 #include "base/num.h"
+#include "cli/moving_input.h"
 #include "format/traffic.h"
 #include "serving/card.h"
 
@@ -176,10 +177,11 @@ static enum plim_status set_confs(struct plim_cli *cli, const struct plim_opts_s
                                   struct plim_soak_input *in, struct plim_err *err)
 {
     struct plim_torch_version version = PLIM_TORCH_LATEST;
-    bool both = plim_cli_is(o->allocator, "both");
-    bool moving = both || plim_cli_is(o->allocator, "plimsoll");
+    const struct plim_moving_options *moving;
+    PLIM_TRY(plim_moving_input(cli, o->allocator, o->sizes, &moving, err));
+    bool both = strncmp(o->allocator, "both", strlen("both")) == 0;
     size_t given = o->conf.n > 0 ? o->conf.n : moving && !both ? 0 : 1;
-    size_t n = given + moving;
+    size_t n = given + (moving != NULL);
     void *p;
     if (o->conf.n > 0 && moving && !both) {
         return plim__fail(err, PLIM_E_USAGE, "--conf is about PyTorch's allocator");

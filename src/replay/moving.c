@@ -179,7 +179,7 @@ enum plim_status plim__replay_moving(const struct plim_requests *q,
     }
     enum plim_status st = plim_devmodel_init(&r.device, &device, err);
     if (st == PLIM_OK) {
-        st = plim_moving_init(&r.model, &r.device, UINT64_MAX, err);
+        st = plim_moving_init(&r.model, &r.device, setup->moving, err);
         if (st == PLIM_OK) {
             st = run(&r, err);
         }

@@ -19,7 +19,7 @@
  * request; memory for live and cached blocks only.
  */
 
-#include "alloc/devmodel.h"
+#include "alloc/moving.h"
 #include "replay/requests.h"
 
 enum plim_replay_start {
@@ -33,8 +33,9 @@ struct plim_replay_setup {
     uint64_t external;            /* bytes of it used by others */
     double scale; /* requests that are freed again grow by this factor; 0 or 1: none */
     enum plim_replay_start start;
-    bool go_on;  /* behind the first failure */
-    bool moving; /* on Plimsoll's allocator (alloc/moving.h): conf does not matter, start is ANEW */
+    bool go_on; /* behind the first failure */
+    const struct plim_moving_options *
+        moving; /* NULL, or on Plimsoll's allocator: conf does not matter, start is ANEW; borrowed */
     uint64_t until; /* end after so many allocation requests; 0: run all */
 };
 

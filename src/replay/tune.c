@@ -385,6 +385,7 @@ static unsigned thread_count(unsigned wanted)
 /* What the allocator that moves pages would do, on the same device. */
 static enum plim_status try_moving(struct plim__tuner *t, struct plim_err *err)
 {
+    static const struct plim_moving_options stitch = {0};
     struct plim_tune_run *run = &t->tune->moving;
     *run = (struct plim_tune_run){.conf = "", .parsed = t->q->conf};
     run->setup = (struct plim_replay_setup){
@@ -393,7 +394,7 @@ static enum plim_status try_moving(struct plim__tuner *t, struct plim_err *err)
         .external = t->options->external,
         .scale = t->options->scale,
         .start = PLIM_START_ANEW,
-        .moving = true,
+        .moving = t->options->moving ? t->options->moving : &stitch,
     };
     PLIM_TRY(plim_replay(t->q, &run->setup, &run->result, err));
     t->tune->has_moving = true;

@@ -76,6 +76,8 @@ struct plim_tune_options {
     uint64_t external;
     double scale;     /* as in struct plim_replay_setup */
     const char *base; /* --vary: settings that stay; NULL: those of the recording */
+    const struct plim_moving_options
+        *moving;      /* Plimsoll's allocator beside them; NULL: mode stitch */
     const char *vary; /* only this key, or "device-memory"; NULL: the whole search */
     unsigned threads; /* 0: as many as the machine has, at most 8 */
     unsigned most;    /* candidates at most; 0: 160 */

@@ -30,6 +30,12 @@ void plim_markdown_replay(struct plim_buf *out, const struct plim_replay_view *v
 void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *view,
                       struct plim_arena *arena);
 
+/** plim_moving_name() - what Plimsoll's allocator is called in text: with its mode when that is not stitch. Static. */
+const char *plim_moving_name(const struct plim_moving_options *moving);
+
+/** plim_json_allocator() - the key `allocator`, and `mode` of Plimsoll's own. @moving: NULL is PyTorch's. */
+void plim_json_allocator(struct plim_jsonw *w, const struct plim_moving_options *moving);
+
 /** plim_json_replay_run() - the keys of a run, into the object that is open; the `runs` of tune too. */
 void plim_json_replay_run(struct plim_jsonw *w, const struct plim_requests *requests,
                           const struct plim_replay_setup *setup,

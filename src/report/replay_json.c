@@ -150,6 +150,14 @@ static void failure(struct plim_jsonw *w, const struct plim_replay_view *v)
     plim_jsonw_end(w);
 }
 
+void plim_json_allocator(struct plim_jsonw *w, const struct plim_moving_options *moving)
+{
+    plim_jsonw_kv_text(w, "allocator", moving ? "plimsoll" : "pytorch");
+    if (moving) {
+        plim_jsonw_kv_text(w, "mode", plim_engine_mode_text(moving->rounding.mode));
+    }
+}
+
 void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *v,
                       struct plim_arena *arena)
 {
@@ -161,7 +169,7 @@ void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *v,
     plim_jsonw_kv_text(w, "schema", "plimsoll.replay/1");
     plim_jsonw_kv_text(w, "torch_version", version);
     plim_jsonw_kv_text(w, "capacity_how", v->capacity_by);
-    plim_jsonw_kv_text(w, "allocator", v->setup->moving ? "plimsoll" : "pytorch");
+    plim_json_allocator(w, v->setup->moving);
     plim_json_replay_run(w, v->requests, v->setup, v->result, v->conf);
     failure(w, v);
     samples(w, v->result);

@@ -49,6 +49,17 @@ static const char *outcome(const struct plim_replay_view *v, struct plim_arena *
         bytes_text(arena, r->first_oom.device_free), bytes_text(arena, r->first_oom.stranded));
 }
 
+const char *plim_moving_name(const struct plim_moving_options *moving)
+{
+    static const char *const names[] = {
+#define PLIM__X(name, text) "Plimsoll's allocator (" text ")",
+        PLIM_ENGINE_MODE_MAP(PLIM__X)
+#undef PLIM__X
+    };
+    enum plim_engine_mode mode = moving->rounding.mode;
+    return mode == PLIM_ENGINE_STITCH ? "Plimsoll's allocator" : names[mode];
+}
+
 static const char *title(const struct plim_replay_view *v, struct plim_arena *arena)
 {
     const struct plim_torch_version version = v->setup->conf->version;
@@ -60,7 +71,8 @@ static const char *title(const struct plim_replay_view *v, struct plim_arena *ar
             strcmp(v->capacity_by, "given") != 0 ? " (worked out from the recording)" : "");
     }
     if (v->setup->moving) {
-        return plim_arena_sayf(arena, "Replay on Plimsoll's allocator, on %s", where);
+        return plim_arena_sayf(arena, "Replay on %s, on %s", plim_moving_name(v->setup->moving),
+                               where);
     }
     return plim_arena_sayf(arena, "Replay under %s, torch %u.%u, on %s",
                            v->conf[0] ? v->conf : "default settings", version.major, version.minor,

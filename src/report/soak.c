@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/num.h"
+#include "report/replay.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,7 +80,7 @@ static bool moving(const struct plim_soak_view *v, size_t i)
 
 const char *plim__soak_name(const struct plim_soak_view *v, size_t i)
 {
-    return moving(v, i)          ? "Plimsoll's allocator"
+    return moving(v, i)          ? plim_moving_name(v->plan->moving)
            : v->conf_texts[i][0] ? v->conf_texts[i]
                                  : "(default)";
 }

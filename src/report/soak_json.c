@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "report/html_parts.h"
+#include "report/replay.h"
 
 #include <stdio.h>
 
@@ -180,8 +181,7 @@ static void json_setting(struct plim_jsonw *w, const struct plim_soak_view *v, s
     struct plim__soak_figures f;
     plim__soak_figures(v, i, &f);
     plim_jsonw_object(w);
-    plim_jsonw_kv_text(w, "allocator",
-                       v->plan->moving && i + 1 == v->plan->n_confs ? "plimsoll" : "pytorch");
+    plim_json_allocator(w, i + 1 == v->plan->n_confs ? v->plan->moving : NULL);
     plim_jsonw_kv_text(w, "conf", v->conf_texts[i]);
     plim_jsonw_kv_u64(w, "seeds", v->plan->n_seeds);
     plim_jsonw_kv_u64(w, "seeds_failed", f.failed);

@@ -136,15 +136,14 @@ static void moving_line(struct plim_buf *out, const struct plim_tune *t, const c
         return;
     }
     const struct plim_replay_result *r = &t->moving.result;
+    const char *name = plim_moving_name(t->moving.setup.moving);
     plim_bytes_format(reserved, r->peak.reserved);
     if (plim_tune_run_fits(&t->moving)) {
         snprintf(line, sizeof line,
-                 "Plimsoll's allocator, which moves pages, serves all of it with %s "
-                 "(python -m plimsoll.alloc)",
+                 "%s, which moves pages, serves all of it with %s (python -m plimsoll.alloc)", name,
                  reserved);
     } else {
-        snprintf(line, sizeof line,
-                 "Plimsoll's allocator, which moves pages, fails at allocation %llu",
+        snprintf(line, sizeof line, "%s, which moves pages, fails at allocation %llu", name,
                  (unsigned long long)r->first_oom.alloc_index);
     }
     plim_text_wrap(out, bullet, line, style);
@@ -336,6 +335,8 @@ void plim_json_tune(struct plim_jsonw *w, const struct plim_tune_view *v)
     json_recommended(w, t);
     json_bound(w, &t->bound);
     if (t->has_moving) {
+        plim_jsonw_kv_text(w, "plimsoll_mode",
+                           plim_engine_mode_text(t->moving.setup.moving->rounding.mode));
         plim_jsonw_key(w, "plimsoll_allocator");
         json_run(w, v, &t->moving);
     }

@@ -181,7 +181,7 @@ static enum plim_status open_allocator(struct plim__engine *e, struct plim_err *
 {
     struct plim_torch_config tc = {
         .version = e->setup->conf->version, .conf = e->setup->conf, .device = &e->device};
-    return e->setup->moving ? plim_moving_init(&e->moving, &e->device, UINT64_MAX, err)
+    return e->setup->moving ? plim_moving_init(&e->moving, &e->device, e->setup->moving, err)
                             : plim_torch_new(&tc, &e->torch, err);
 }
 

@@ -110,7 +110,8 @@ struct plim_soak_setup {
     const struct plim_server *server;     /* borrowed */
     const struct plim_flow_options *flow; /* borrowed; its seed is this run's */
     const struct plim_conf *conf;         /* borrowed */
-    bool moving;       /* on Plimsoll's own allocator; conf says only the release */
+    const struct plim_moving_options
+        *moving;       /* NULL, or on Plimsoll's own allocator; conf says only the release */
     uint64_t capacity; /* bytes of the device */
     uint64_t external; /* bytes of it that others and the context use */
     bool no_repeat;    /* run steps that would change nothing, too: for tests */
@@ -203,7 +204,8 @@ struct plim_soak_plan {
     struct plim_soak_setup setup;  /* its conf and the flow's seed are filled in for each run */
     const struct plim_conf *confs; /* borrowed, [n_confs] */
     size_t n_confs;
-    bool moving; /* the last conf stands for Plimsoll's own allocator */
+    const struct plim_moving_options
+        *moving; /* NULL, or the last conf stands for Plimsoll's own allocator; borrowed */
     uint64_t first_seed;
     size_t n_seeds;
     unsigned threads; /* 0: as many as the machine has, at most 8 */

@@ -25,7 +25,7 @@ static void run_one(struct crew *c, size_t i)
     struct plim_flow_options flow = *setup.flow;
     struct plim_err err = {0};
     setup.conf = &c->plan->confs[i / c->plan->n_seeds];
-    setup.moving = c->plan->moving && i / c->plan->n_seeds + 1 == c->plan->n_confs;
+    setup.moving = i / c->plan->n_seeds + 1 == c->plan->n_confs ? c->plan->moving : NULL;
     flow.seed = c->plan->first_seed + i % c->plan->n_seeds;
     setup.flow = &flow;
     enum plim_status st = plim_soak_run(&setup, &c->out[i], &err);

@@ -171,6 +171,31 @@ class Replays(unittest.TestCase):
         self.assertIsNone(tight["first_oom"])
         self.assertLess(21 * 2**30, 1.017 * tight["peak"]["requested_bytes"])
 
+    def test_modes_of_the_moving_allocator_round_as_they_say(self):
+        """a mode rounds what is live up, by no more than it says, and tune says the same of it as replay"""
+        def run(mode, *args):
+            got = plimsoll("replay", self.trace["kv-growth"], "--format", "json", "--allocator", "plimsoll:" + mode, *args)
+            self.assertEqual((got["allocator"], got["mode"]), ("plimsoll", mode))
+            return got
+
+        stitch, hybrid = run("stitch"), run("hybrid")
+        pool = run("pool", "--sizes", "1048576,4194304,33554432")
+        requested = stitch["peak"]["requested_bytes"]
+        self.assertEqual(stitch["peak"], plimsoll("replay", self.trace["kv-growth"], "--format", "json", "--allocator",
+                                                  "plimsoll")["peak"])
+        for got in (hybrid, pool):
+            self.assertEqual(got["peak"]["requested_bytes"], requested)
+            self.assertEqual(got["allocations"], stitch["allocations"])
+        self.assertGreater(pool["peak"]["allocated_bytes"], stitch["peak"]["allocated_bytes"])
+        self.assertTrue(stitch["peak"]["allocated_bytes"] <= hybrid["peak"]["allocated_bytes"] < 1.125 * requested)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("33554432\n4194304\n1048576\n")
+            file.flush()
+            self.assertEqual(run("pool", "--sizes", "@" + file.name), pool)
+        tuned = plimsoll("tune", self.trace["kv-growth"], "--format", "json", "--allocator", "plimsoll:hybrid")
+        self.assertEqual(tuned["plimsoll_mode"], "hybrid")
+        self.assertEqual(tuned["plimsoll_allocator"]["peak"], hybrid["peak"])
+
     def test_one_key_varies_and_the_rest_stays(self):
         """with --vary only that key differs between the runs"""
         got = self.tune("kv-growth", "--vary", "max_split_size_mb", "--conf", "roundup_power2_divisions:8")

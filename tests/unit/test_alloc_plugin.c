@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plug-in with a made-up driver in this program: device memory is host memory whose contents are lost
- * when it is unmapped. Eight threads at once, which ThreadSanitizer watches; memory given back for a time;
+ * when it is unmapped. In every mode it does what its model does. Eight threads at once, which ThreadSanitizer watches; memory given back for a time;
  * the context that a thread had comes back.
  */
 
 #include "unit.h"
+
+#include "alloc/moving.h"
 
 #include <plimsoll/alloc.h>
 
@@ -14,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MIB     ((size_t)1 << 20)
 #define TOTAL   (512 * MIB)
@@ -211,6 +215,99 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
 
 #pragma GCC visibility pop
 
+/* ---- the model ------------------------------------------------------------------------------------ */
+
+struct pair { /* the same block, there and here */
+    char *ours;
+    uint64_t modelled;
+};
+
+static bool same_figures(const struct plim_moving *m, const struct plim_devmodel *device)
+{
+    struct plimsoll_alloc_stats real;
+    struct plim_engine_stats model;
+    plim_engine_stats(m->engine, &model);
+    return plimsoll_alloc_stats(0, &real, sizeof real) && real.requested == model.requested &&
+           real.allocated == model.live && real.reserved == model.reserved &&
+           real.pages_made == model.created && real.pages_moved == model.moved &&
+           real.failures == model.failures && device->used == model.reserved;
+}
+
+/* Random requests of both: the same ones fail, blocks of a size class lie at the same distances. */
+static bool same_placements(struct plim_moving *m, const struct plim_devmodel *device,
+                            const struct plim_engine_rounding *rounding)
+{
+    struct pair pair[HELD * 2] = {{0}}, first[2] = {{0}};
+    uint64_t random = 7;
+    for (unsigned i = 0; i < 10 * ROUNDS; i++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        struct pair *p = &pair[random % (sizeof pair / sizeof pair[0])];
+        size_t size =
+            random >> 8 & 1 ? (random >> 16) % (64 * MIB) + MIB + 1 : (random >> 16) % MIB + 1;
+        if (p->ours) {
+            plimsoll_free(p->ours, 0, 0, NULL);
+            if (plim_moving_free(m, p->modelled, NULL) != PLIM_OK) {
+                return false;
+            }
+            p->ours = NULL;
+            continue;
+        }
+        p->ours = plimsoll_pool_alloc(size, 0, NULL);
+        if (plim_moving_alloc(m, size, 0, 0, &p->modelled, NULL) != PLIM_OK) {
+            return false;
+        }
+        bool large = plim_engine_round(rounding, size) > PLIM_ENGINE_SMALL;
+        first[large] = first[large].ours ? first[large] : *p;
+        bool both = p->ours && p->modelled, none = !p->ours && !p->modelled;
+        if (!none && !(both && (uint64_t)(p->ours - first[large].ours) ==
+                                   p->modelled - first[large].modelled)) {
+            return false;
+        }
+        if (i % 100 == 0 && !same_figures(m, device)) {
+            return false;
+        }
+    }
+    struct plim_engine_stats s;
+    plim_engine_stats(m->engine, &s);
+    return s.moved > 100 && s.failures > 100 && same_figures(m, device); /* it came to that */
+}
+
+/* In a child, since the plug-in reads its settings once. */
+static bool the_model_agrees(const struct plim_moving_options *options)
+{
+    struct plim_devmodel_config config = {.total = TOTAL};
+    struct plim_devmodel device;
+    struct plim_moving m;
+    if (plim_devmodel_init(&device, &config, NULL) != PLIM_OK ||
+        plim_moving_init(&m, &device, options, NULL) != PLIM_OK) {
+        return false;
+    }
+    bool same = same_placements(&m, &device, &options->rounding);
+    plim_moving_fini(&m);
+    plim_devmodel_fini(&device);
+    return same;
+}
+
+static void in_each_mode_the_model_places_as_the_plugin_does(void **state)
+{
+    (void)state;
+    const char *sizes = "4096,65536,300000,5000000,13000000,26000000,60000000";
+    for (unsigned mode = 0; mode < PLIM_ENGINE_MODES; mode++) {
+        struct plim_moving_options options = {.rounding.mode = (enum plim_engine_mode)mode};
+        assert_null(plim_engine_sizes_parse(sizes, &options.rounding));
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv("PLIMSOLL_ALLOC_MODE", plim_engine_mode_text(options.rounding.mode), 1);
+            setenv("PLIMSOLL_ALLOC_SIZES", sizes, 1);
+            _exit(the_model_agrees(&options) ? 0 : 1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 struct held {
@@ -350,6 +447,8 @@ static void what_cannot_come_back_yet_stays_paused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            in_each_mode_the_model_places_as_the_plugin_does), /* before this process has a device */
         cmocka_unit_test(eight_threads_never_get_the_same_memory),
         cmocka_unit_test(tagged_memory_comes_back_at_its_address_with_its_contents),
         cmocka_unit_test(what_cannot_come_back_yet_stays_paused),

@@ -1,324 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The moving allocator against a device that keeps books: physical pages, mappings, streams that lag
- * behind, graph captures, calls that fail. After each step of random workloads no byte belongs to two
- * blocks, no work in flight loses its memory, and every byte is accounted for.
+ * The moving allocator on a device that keeps books (engine_device.h). After each step of random workloads
+ * no byte belongs to two blocks, no work in flight loses its memory, and every byte is accounted for.
  */
 
-#include "unit.h"
+#include "engine_device.h"
 
-#include <plimsoll/engine.h>
-
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MIB      (UINT64_C(1) << 20)
-#define STREAMS  4
-#define HANDLES  4096
-#define SLOTS    (1u << 15) /* mapped pages by address: 2 MiB each, one range of addresses for all */
-#define SPACE    UINT64_C(0x600000000000)
-#define PAGE_MIN (2 * MIB)
-#define BLOCKS   512
-
-struct use { /* work in flight on physical memory */
-    uint32_t handle;
-    uint64_t from, to;
-    unsigned stream;
-    uint64_t seq;
-};
-
-struct held { /* a block of the workload */
-    uint64_t addr, size, pool;
-    unsigned stream;
-    unsigned also; /* bit for each other stream it is used on */
-};
-
-struct device {
-    uint64_t random;
-    uint64_t total, used;
-    uint64_t next; /* address */
-    struct {
-        uint64_t size, at;
-    } handle[HANDLES];
-    uint32_t n_handles;
-    uint32_t slot[SLOTS]; /* handle mapped there, + 1 */
-    uint64_t submitted[STREAMS], completed[STREAMS];
-    struct use use[8192];
-    unsigned n_use;
-    struct held held[BLOCKS];
-    unsigned n_held;
-    unsigned trouble; /* one call in so many fails; 0: none */
-    bool capturing;
-    bool refused; /* the last access call failed: its mappings go at once */
-    uint64_t calls, creates, unmaps, mapped;
-    uint64_t events; /* recorded and not forgotten */
-};
-
-static uint64_t roll(struct device *d)
-{
-    d->random ^= d->random << 13;
-    d->random ^= d->random >> 7;
-    d->random ^= d->random << 17;
-    return d->random;
-}
-
-static bool fails(struct device *d)
-{
-    return d->trouble && roll(d) % d->trouble == 0;
-}
-
-/* ---- physical memory --------------------------------------------------------------------------- */
-
-/* Call `see` for each physical piece behind [addr, addr + size). */
-static void pieces(struct device *d, uint64_t addr, uint64_t size,
-                   void (*see)(struct device *d, uint32_t handle, uint64_t from, uint64_t to,
-                               void *ctx),
-                   void *ctx)
-{
-    while (size > 0) {
-        uint32_t mapped = d->slot[(addr - SPACE) / PAGE_MIN];
-        assert_true(mapped > 0); /* memory behind every byte that is handed out */
-        uint64_t at = d->handle[mapped - 1].at, end = at + d->handle[mapped - 1].size;
-        uint64_t part = end - addr < size ? end - addr : size;
-        see(d, mapped - 1, addr - at, addr - at + part, ctx);
-        addr += part;
-        size -= part;
-    }
-}
-
-struct reuse {
-    unsigned stream; /* that may use it; STREAMS: none */
-};
-
-static void must_be_idle(struct device *d, uint32_t handle, uint64_t from, uint64_t to, void *ctx)
-{
-    const struct reuse *reuse = ctx;
-    for (unsigned i = 0; i < d->n_use; i++) {
-        const struct use *u = &d->use[i];
-        bool in_flight = d->completed[u->stream] < u->seq && u->stream != reuse->stream;
-        assert_false(in_flight && u->handle == handle && u->from < to && from < u->to);
-    }
-}
-
-static void put_in_flight(struct device *d, uint32_t handle, uint64_t from, uint64_t to, void *ctx)
-{
-    unsigned stream = ((const struct reuse *)ctx)->stream;
-    if (d->n_use == sizeof d->use / sizeof d->use[0]) { /* keep what matters */
-        unsigned n = 0;
-        for (unsigned i = 0; i < d->n_use; i++) {
-            if (d->completed[d->use[i].stream] < d->use[i].seq) {
-                d->use[n++] = d->use[i];
-            }
-        }
-        d->n_use = n;
-        assert_true(n < sizeof d->use / sizeof d->use[0]);
-    }
-    d->use[d->n_use++] = (struct use){handle, from, to, stream, d->submitted[stream]};
-}
-
-/* ---- the driver --------------------------------------------------------------------------------- */
-
-static int drv_reserve(void *ctx, uint64_t size, uint64_t align, uint64_t *addr)
-{
-    struct device *d = ctx;
-    *addr = (d->next + align - 1) & ~(align - 1);
-    if (*addr + size > SPACE + SLOTS * PAGE_MIN || fails(d)) {
-        return 2;
-    }
-    d->next = *addr + size;
-    return 0;
-}
-
-static void drv_unreserve(void *ctx, uint64_t addr, uint64_t size)
-{
-    struct device *d = ctx;
-    for (uint64_t at = addr; at < addr + size; at += PAGE_MIN) {
-        assert_int_equal(d->slot[(at - SPACE) / PAGE_MIN], 0);
-    }
-}
-
-static int drv_create(void *ctx, uint64_t size, uint64_t *handle)
-{
-    struct device *d = ctx;
-    d->calls++;
-    d->creates++;
-    if (d->used + size > d->total || fails(d)) {
-        return 2;
-    }
-    uint32_t i = 0;
-    while (i < d->n_handles && d->handle[i].size) {
-        i++;
-    }
-    assert_true(i < HANDLES);
-    d->n_handles = i == d->n_handles ? i + 1 : d->n_handles;
-    d->handle[i].size = size;
-    d->handle[i].at = 0;
-    d->used += size;
-    *handle = i;
-    return 0;
-}
-
-static void drv_release(void *ctx, uint64_t handle, uint64_t size)
-{
-    struct device *d = ctx;
-    assert_int_equal(d->handle[handle].size, size);
-    assert_int_equal(d->handle[handle].at, 0);
-    d->handle[handle].size = 0;
-    d->used -= size;
-}
-
-static int drv_map(void *ctx, uint64_t addr, uint64_t size, uint64_t handle)
-{
-    struct device *d = ctx;
-    assert_int_equal(d->handle[handle].size, size);
-    assert_int_equal(d->handle[handle].at, 0);
-    assert_int_equal(addr % size, 0);
-    if (fails(d)) {
-        return 2;
-    }
-    for (uint64_t at = addr; at < addr + size; at += PAGE_MIN) {
-        assert_int_equal(d->slot[(at - SPACE) / PAGE_MIN], 0);
-        d->slot[(at - SPACE) / PAGE_MIN] = (uint32_t)handle + 1;
-    }
-    d->handle[handle].at = addr;
-    return 0;
-}
-
-static int drv_access(void *ctx, uint64_t addr, uint64_t size)
-{
-    struct device *d = ctx;
-    (void)addr;
-    (void)size;
-    d->refused = fails(d);
-    return d->refused ? 2 : 0;
-}
-
-static void drv_unmap(void *ctx, uint64_t addr, uint64_t size, uint64_t page)
-{
-    struct device *d = ctx;
-    struct reuse nobody = {STREAMS};
-    assert_true(!d->capturing || d->refused);
-    d->refused = false;
-    d->unmaps++;
-    for (unsigned i = 0; i < d->n_held; i++) {
-        assert_false(d->held[i].addr < addr + size && addr < d->held[i].addr + d->held[i].size);
-    }
-    pieces(d, addr, size, must_be_idle, &nobody);
-    for (uint64_t at = addr; at < addr + size; at += PAGE_MIN) {
-        uint32_t mapped = d->slot[(at - SPACE) / PAGE_MIN];
-        assert_true(mapped > 0 && d->handle[mapped - 1].size == page);
-        d->slot[(at - SPACE) / PAGE_MIN] = 0;
-        if ((at + PAGE_MIN) % page == 0) {
-            d->handle[mapped - 1].at = 0;
-        }
-    }
-}
-
-static uint64_t drv_record(void *ctx, uint64_t stream)
-{
-    struct device *d = ctx;
-    assert_false(d->capturing);
-    if (fails(d)) {
-        return 0;
-    }
-    d->events++;
-    return d->submitted[stream] * STREAMS + stream + 1;
-}
-
-static bool drv_done(void *ctx, uint64_t event)
-{
-    struct device *d = ctx;
-    assert_false(d->capturing);
-    return d->completed[(event - 1) % STREAMS] >= (event - 1) / STREAMS;
-}
-
-static void drv_wait(void *ctx, uint64_t event)
-{
-    struct device *d = ctx;
-    assert_false(d->capturing);
-    uint64_t seq = (event - 1) / STREAMS, *completed = &d->completed[(event - 1) % STREAMS];
-    *completed = *completed < seq ? seq : *completed;
-}
-
-static void drv_forget(void *ctx, uint64_t event)
-{
-    (void)event;
-    ((struct device *)ctx)->events--;
-}
-
-static const struct plim_engine_driver driver = {
-    drv_reserve, drv_unreserve, drv_create, drv_release, drv_map,    drv_access,
-    drv_unmap,   drv_record,    drv_done,   drv_wait,    drv_forget,
-};
-
-static struct plim_engine *begin(struct device *d, uint64_t seed, uint64_t total)
-{
-    memset(d, 0, sizeof *d);
-    d->random = seed * 0x9e3779b97f4a7c15u + 1;
-    d->total = total;
-    d->next = SPACE;
-    struct plim_engine_config config = {
-        .driver = &driver,
-        .ctx = d,
-        .total = total,
-        .aim = 8, /* pages of several sizes in little memory */
-        .room = 1 + seed % 5,
-        .floor = 4 * MIB,
-        .large_page = seed % 6 == 0   ? 8 * MIB
-                      : seed % 6 == 1 ? 4 * MIB
-                      : seed % 6 == 2 ? 2 * MIB
-                                      : 0,
-    };
-    struct plim_engine *e = plim_engine_new(&config);
-    assert_non_null(e);
-    return e;
-}
-
-static void finish(struct device *d, struct plim_engine *e)
-{
-    d->trouble = 0;
-    d->capturing = false;
-    d->n_held = 0;
-    memcpy(d->completed, d->submitted, sizeof d->completed);
-    plim_engine_delete(e);
-    assert_int_equal(d->used, 0);
-    assert_int_equal(d->events, 0);
-}
 
 /* ---- random workloads --------------------------------------------------------------------------- */
 
 static uint64_t some_size(struct device *d)
 {
-    switch (roll(d) % 5) {
+    switch (engine_roll(d) % 5) {
     case 0:
-        return 1 + roll(d) % 4096;
+        return 1 + engine_roll(d) % 4096;
     case 1:
-        return 1 + roll(d) % MIB;
+        return 1 + engine_roll(d) % MIB;
     case 2:
-        return 512 * (1 + roll(d) % 64);
+        return 512 * (1 + engine_roll(d) % 64);
     case 3:
-        return MIB + roll(d) % (4 * MIB);
+        return MIB + engine_roll(d) % (4 * MIB);
     default:
-        return 1 + roll(d) % (24 * MIB);
+        return 1 + engine_roll(d) % (24 * MIB);
     }
 }
 
 static void take(struct device *d, struct plim_engine *e, uint64_t pool)
 {
-    unsigned stream = (unsigned)(roll(d) % STREAMS);
+    unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
     uint64_t size = some_size(d), addr = 0;
     unsigned flags = d->capturing ? PLIM_ENGINE_CAPTURING : 0;
     enum plim_engine_code code = plim_engine_alloc(e, size, stream, pool, flags, &addr);
     if (code != PLIM_ENGINE_OK) {
         return;
     }
-    uint64_t bytes = (size + 511) / 512 * 512;
+    uint64_t bytes = plim_engine_round(&d->rounding, size), base, has;
     assert_int_equal(addr % 512, 0);
+    assert_true(plim_engine_block(e, addr, &base, &has));
+    assert_true(base == addr && has == bytes && has >= size);
     for (unsigned i = 0; i < d->n_held; i++) {
         assert_false(d->held[i].addr < addr + bytes && addr < d->held[i].addr + d->held[i].size);
     }
     struct reuse reuse = {stream};
-    pieces(d, addr, bytes, must_be_idle, &reuse);
+    engine_pieces(d, addr, bytes, engine_must_be_idle, &reuse);
     d->submitted[stream]++;
     d->held[d->n_held++] = (struct held){addr, bytes, pool, stream, 0};
 }
@@ -331,7 +58,7 @@ static void drop(struct device *d, struct plim_engine *e, unsigned i)
         if (s == h.stream || (h.also >> s & 1)) {
             struct reuse on = {s};
             d->submitted[s]++;
-            pieces(d, h.addr, h.size, put_in_flight, &on);
+            engine_pieces(d, h.addr, h.size, engine_put_in_flight, &on);
         }
     }
     unsigned flags = d->capturing ? PLIM_ENGINE_CAPTURING : 0;
@@ -341,31 +68,31 @@ static void drop(struct device *d, struct plim_engine *e, unsigned i)
 
 static void share(struct device *d, struct plim_engine *e)
 {
-    struct held *h = &d->held[roll(d) % d->n_held];
-    unsigned stream = (unsigned)(roll(d) % STREAMS);
+    struct held *h = &d->held[engine_roll(d) % d->n_held];
+    unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
     assert_int_equal(plim_engine_record_stream(e, h->addr, stream), PLIM_ENGINE_OK);
     h->also |= 1u << stream;
 }
 
 static void step(struct device *d, struct plim_engine *e, uint64_t *pool)
 {
-    unsigned what = (unsigned)(roll(d) % 100);
-    unsigned stream = (unsigned)(roll(d) % STREAMS);
+    unsigned what = (unsigned)(engine_roll(d) % 100);
+    unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
     uint64_t lag = d->submitted[stream] - d->completed[stream];
-    d->completed[stream] += lag ? roll(d) % (lag + 1) : 0;
+    d->completed[stream] += lag ? engine_roll(d) % (lag + 1) : 0;
     if (what < 50 && d->n_held < BLOCKS) {
-        take(d, e, roll(d) % 8 == 0 ? 0 : *pool);
+        take(d, e, engine_roll(d) % 8 == 0 ? 0 : *pool);
     } else if (what < 90 && d->n_held > 0) {
-        drop(d, e, (unsigned)(roll(d) % d->n_held));
+        drop(d, e, (unsigned)(engine_roll(d) % d->n_held));
     } else if (what < 94 && d->n_held > 0) {
         share(d, e);
     } else if (what < 96) {
         d->capturing = !d->capturing;
-        *pool = d->capturing ? 1 + roll(d) % 3 : 0;
+        *pool = d->capturing ? 1 + engine_roll(d) % 3 : 0;
     } else if (what == 96 && !d->capturing) {
         plim_engine_trim(e);
     } else if (what == 97 && !d->capturing) {
-        plim_engine_drop_pool(e, 1 + roll(d) % 3);
+        plim_engine_drop_pool(e, 1 + engine_roll(d) % 3);
     }
 }
 
@@ -390,7 +117,7 @@ static void check(const struct device *d, const struct plim_engine *e)
 static void run(uint64_t seed, unsigned steps, unsigned trouble, struct plim_engine_stats *sum)
 {
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, seed, (64 + seed % 7 * 32) * MIB);
+    struct plim_engine *e = engine_begin(d, seed, (64 + seed % 7 * 32) * MIB);
     uint64_t pool = 0;
     for (unsigned i = 0; i < steps; i++) {
         d->trouble = i % 16 == 0 ? trouble : d->trouble;
@@ -404,7 +131,7 @@ static void run(uint64_t seed, unsigned steps, unsigned trouble, struct plim_eng
     sum->moved += s.moved;
     sum->waits += s.waits;
     sum->failures += s.failures;
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -430,6 +157,75 @@ static void driver_calls_may_fail_at_any_point(void **state)
 
 /* ---- promises ------------------------------------------------------------------------------------ */
 
+static void sizes_are_rounded_as_the_mode_says(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t size, stitch, hybrid, pool;
+    } rows[] = {
+        {1, 512, 512, 1024},
+        {513, 1024, 1024, 1024},
+        {1024, 1024, 1024, 1024},
+        {1025, 1536, 1536, 5120},
+        {4097, 4608, 4608, 5120},
+        {5000, 5120, 5120, 5120},
+        {9000, 9216, 9216, 2 * MIB},
+        {9217, 9728, 10240, 2 * MIB},
+        {65537, 66048, 73728, 2 * MIB},
+        {MIB - 1, MIB, MIB, 2 * MIB},
+        {MIB + 1, MIB + 512, MIB + 512, 2 * MIB},
+        {2 * MIB + 1, 2 * MIB + 512, 2 * MIB + 512, 2 * MIB + 512},
+    };
+    struct plim_engine_rounding stitch = {.mode = PLIM_ENGINE_STITCH};
+    struct plim_engine_rounding hybrid = {.mode = PLIM_ENGINE_HYBRID};
+    struct plim_engine_rounding pool = {.mode = PLIM_ENGINE_POOL};
+    assert_null(plim_engine_sizes_parse("2097152,1000,\n5120 5120", &pool));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(plim_engine_round(&stitch, rows[i].size), rows[i].stitch);
+        assert_int_equal(plim_engine_round(&hybrid, rows[i].size), rows[i].hybrid);
+        assert_int_equal(plim_engine_round(&pool, rows[i].size), rows[i].pool);
+    }
+}
+
+static void a_list_of_sizes_is_whole_or_nothing(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",   " ,\n", "0",   "1k",
+                                      "-5", "12,x", "1.5", "99999999999999999999999"};
+    struct plim_engine_rounding r = {.mode = PLIM_ENGINE_POOL};
+    assert_null(plim_engine_sizes_parse("9000,100,9000", &r));
+    assert_int_equal(r.n_sizes, 2);
+    assert_true(r.sizes[0] == 512 && r.sizes[1] == 9216);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_non_null(plim_engine_sizes_parse(bad[i], &r));
+        assert_int_equal(r.n_sizes, 2);
+    }
+    char text[257 * 8] = "";
+    for (unsigned i = 1; i <= 257; i++) {
+        assert_true(snprintf(text + strlen(text), 8, "%u,", i * 512) < 8);
+    }
+    assert_non_null(strstr(plim_engine_sizes_parse(text, &r), "256"));
+    enum plim_engine_mode mode;
+    assert_true(plim_engine_mode_parse("hybrid", &mode) && mode == PLIM_ENGINE_HYBRID);
+    assert_false(plim_engine_mode_parse("sew", &mode));
+}
+
+static void what_was_asked_for_and_what_is_held_are_told_apart(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 4, 64 * MIB);
+    struct plim_engine_stats s;
+    uint64_t addr;
+    assert_int_equal(d->rounding.mode, PLIM_ENGINE_POOL);
+    assert_int_equal(plim_engine_alloc(e, 2400000, 0, 0, 0, &addr), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.requested, 2400000);
+    assert_int_equal(s.live, 2500096);
+    engine_finish(d, e);
+    free(d);
+}
+
 static void pages_grow_with_what_is_live(void **state)
 {
     (void)state;
@@ -445,7 +241,7 @@ static void holes_between_live_blocks_serve_a_large_request(void **state)
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 2, 256 * MIB);
+    struct plim_engine *e = engine_begin(d, 2, 256 * MIB);
     uint64_t addr[24], big;
     for (unsigned i = 0; i < 24; i++) { /* 240 of 256 MiB */
         assert_int_equal(plim_engine_alloc(e, 10 * MIB, 0, 0, 0, &addr[i]), PLIM_ENGINE_OK);
@@ -459,7 +255,7 @@ static void holes_between_live_blocks_serve_a_large_request(void **state)
     plim_engine_stats(e, &s);
     assert_true(s.moved > 0);
     assert_null(plim_engine_check(e));
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -467,7 +263,7 @@ static void a_free_run_is_reused_without_a_driver_call(void **state)
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 1, 256 * MIB);
+    struct plim_engine *e = engine_begin(d, 1, 256 * MIB);
     uint64_t a, b;
     assert_int_equal(plim_engine_alloc(e, 5 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
@@ -475,7 +271,7 @@ static void a_free_run_is_reused_without_a_driver_call(void **state)
     assert_int_equal(plim_engine_alloc(e, 5 * MIB, 0, 0, 0, &b), PLIM_ENGINE_OK);
     assert_int_equal(b, a);
     assert_int_equal(d->calls, calls);
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -483,14 +279,14 @@ static void memory_of_one_stream_serves_another_only_behind_its_work(void **stat
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 1, 64 * MIB);
+    struct plim_engine *e = engine_begin(d, 1, 64 * MIB);
     uint64_t a, b;
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
     d->submitted[0] = 7;
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 1, 0, 0, &b), PLIM_ENGINE_OK);
     assert_int_equal(d->completed[0], 7); /* it has been waited for */
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -498,7 +294,7 @@ static void a_capture_gets_no_memory_that_needs_waiting(void **state)
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 1, 64 * MIB);
+    struct plim_engine *e = engine_begin(d, 1, 64 * MIB);
     uint64_t a, b;
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
@@ -507,7 +303,7 @@ static void a_capture_gets_no_memory_that_needs_waiting(void **state)
                      PLIM_ENGINE_NO_MEMORY);
     d->capturing = false;
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 0, 9, 0, &b), PLIM_ENGINE_OK);
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -515,7 +311,7 @@ static void pages_of_a_private_pool_stay_until_it_is_dropped(void **state)
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 1, 64 * MIB);
+    struct plim_engine *e = engine_begin(d, 1, 64 * MIB);
     uint64_t a, b;
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 0, 5, 0, &a), PLIM_ENGINE_OK);
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
@@ -524,7 +320,7 @@ static void pages_of_a_private_pool_stay_until_it_is_dropped(void **state)
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 0, 0, 0, &b), PLIM_ENGINE_NO_MEMORY);
     plim_engine_drop_pool(e, 5);
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 0, 0, 0, &b), PLIM_ENGINE_OK);
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -532,7 +328,7 @@ static void wrong_addresses_are_refused(void **state)
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 1, 64 * MIB);
+    struct plim_engine *e = engine_begin(d, 1, 64 * MIB);
     uint64_t a, base, size;
     assert_int_equal(plim_engine_free(e, 0, 0), PLIM_ENGINE_UNKNOWN);
     assert_int_equal(plim_engine_alloc(e, 3 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
@@ -544,7 +340,7 @@ static void wrong_addresses_are_refused(void **state)
     assert_false(plim_engine_block(e, a + 3 * MIB, &base, &size));
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_UNKNOWN);
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -552,7 +348,7 @@ static void a_cap_holds_and_trimming_gives_back(void **state)
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 1, 256 * MIB);
+    struct plim_engine *e = engine_begin(d, 1, 256 * MIB);
     uint64_t a, b;
     plim_engine_set_cap(e, 64 * MIB);
     assert_int_equal(plim_engine_alloc(e, 100 * MIB, 0, 0, 0, &a), PLIM_ENGINE_NO_MEMORY);
@@ -561,7 +357,7 @@ static void a_cap_holds_and_trimming_gives_back(void **state)
     assert_int_equal(plim_engine_free(e, b, 0), PLIM_ENGINE_OK);
     plim_engine_trim(e);
     assert_int_equal(d->used, 0);
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -569,7 +365,7 @@ static void a_paused_pool_gives_its_memory_back_and_keeps_its_addresses(void **s
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 3, 256 * MIB);
+    struct plim_engine *e = engine_begin(d, 3, 256 * MIB);
     uint64_t a, b, c, other, again, base, size;
     assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 7, 0, &a), PLIM_ENGINE_OK);
     assert_int_equal(plim_engine_alloc(e, 50 * MIB, 0, 7, 0, &b), PLIM_ENGINE_OK);
@@ -593,11 +389,12 @@ static void a_paused_pool_gives_its_memory_back_and_keeps_its_addresses(void **s
     assert_int_equal(plim_engine_resume(e, 7), PLIM_ENGINE_OK);
     assert_null(plim_engine_check(e));
     struct reuse nobody = {STREAMS};
-    pieces(d, a, 30 * MIB, must_be_idle, &nobody); /* there is memory behind each byte */
-    pieces(d, c, 512, must_be_idle, &nobody);
+    engine_pieces(d, a, 30 * MIB, engine_must_be_idle,
+                  &nobody); /* there is memory behind each byte */
+    engine_pieces(d, c, 512, engine_must_be_idle, &nobody);
     assert_int_equal(plim_engine_alloc(e, 50 * MIB, 0, 7, 0, &again), PLIM_ENGINE_OK);
     assert_int_equal(again, b);
-    finish(d, e);
+    engine_finish(d, e);
     free(d);
 }
 
@@ -605,7 +402,7 @@ static void an_engine_with_a_paused_pool_can_be_deleted(void **state)
 {
     (void)state;
     struct device *d = calloc(1, sizeof *d);
-    struct plim_engine *e = begin(d, 3, 256 * MIB);
+    struct plim_engine *e = engine_begin(d, 3, 256 * MIB);
     uint64_t a;
     assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 7, 0, &a), PLIM_ENGINE_OK);
     plim_engine_pause(e, 7);
@@ -614,7 +411,7 @@ static void an_engine_with_a_paused_pool_can_be_deleted(void **state)
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
     plim_engine_trim(e);
     assert_null(plim_engine_check(e));
-    finish(d, e);
+    engine_finish(d, e);
     assert_int_equal(d->used, 0);
     free(d);
 }
@@ -624,6 +421,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_workloads_never_overlap_and_keep_the_rules_of_streams),
         cmocka_unit_test(driver_calls_may_fail_at_any_point),
+        cmocka_unit_test(sizes_are_rounded_as_the_mode_says),
+        cmocka_unit_test(a_list_of_sizes_is_whole_or_nothing),
+        cmocka_unit_test(what_was_asked_for_and_what_is_held_are_told_apart),
         cmocka_unit_test(pages_grow_with_what_is_live),
         cmocka_unit_test(holes_between_live_blocks_serve_a_large_request),
         cmocka_unit_test(a_free_run_is_reused_without_a_driver_call),

@@ -12,7 +12,7 @@ static void open_device(struct plim_devmodel *device, struct plim_moving *m, uin
 {
     struct plim_devmodel_config config = {.total = total};
     assert_ok(plim_devmodel_init(device, &config, NULL));
-    assert_ok(plim_moving_init(m, device, UINT64_MAX, NULL));
+    assert_ok(plim_moving_init(m, device, NULL, NULL));
 }
 
 static void the_device_holds_what_the_allocator_reserves(void **state)
@@ -95,7 +95,7 @@ static void a_replay_on_it_serves_what_no_setting_does(void **state)
     assert_ok(plim_replay(&q, &setup, &r, NULL));
     assert_true(r.failed);
     assert_int_equal(r.first_oom.alloc_index, 24);
-    setup.moving = true;
+    setup.moving = &(struct plim_moving_options){0};
     assert_ok(plim_replay(&q, &setup, &r, NULL));
     assert_false(r.failed);
     assert_int_equal(r.allocs, 25);

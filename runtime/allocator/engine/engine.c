@@ -35,6 +35,9 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
     }
     e->config = *config;
     e->cap = UINT64_MAX;
+    if (config->rounding) {
+        e->rounding = *config->rounding;
+    }
     if (!e->config.small_page) {
         e->config.small_page = 2 * MIB;
     }
@@ -269,7 +272,7 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
         e->stats.failures++;
         return PLIM_ENGINE_NO_MEMORY;
     }
-    uint64_t want = round_up(size, PLIM_ENGINE_UNIT);
+    uint64_t want = plim_engine_round(&e->rounding, size);
     struct arena_key key = {stream, pool, want > PLIM_ENGINE_SMALL};
     if (!plim__mv_blocks_spare(e, 1)) {
         e->stats.failures++;

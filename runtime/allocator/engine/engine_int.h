@@ -9,6 +9,7 @@
  *   pages.c   pages: make, move, give back; fences
  *   arenas.c  arenas: made, found, handed on, given back
  *   engine.c  requests, pending frees, figures
+ *   round.c   modes: what sizes are rounded up to
  *   pause.c   memory given back for a time, addresses kept
  *   check.c   the invariants, for tests
  *
@@ -87,6 +88,7 @@ struct arena {
 
 struct plim_engine {
     struct plim_engine_config config;
+    struct plim_engine_rounding rounding;
     struct table blocks;                  /* struct block */
     struct table uses;                    /* struct use */
     struct table arenas;                  /* struct arena; index 0 is one too */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* See moving_input.h. */
+
+#include "cli/moving_input.h"
+
+#include "base/file.h"
+
+#include <stdlib.h>
+
+#define SIZES_LONGEST 8192 /* bytes of a file of sizes */
+
+static enum plim_status wrong_sizes(const char *wanted, struct plim_err *err)
+{
+    plim__fail(err, PLIM_E_USAGE, "--sizes: wanted %s", wanted);
+    plim__err_hint(err, "such as 4194304,8388608, or @FILE with such a text in it");
+    return PLIM_E_USAGE;
+}
+
+static enum plim_status read_sizes(const char *sizes, struct plim_engine_rounding *out,
+                                   struct plim_err *err)
+{
+    char text[SIZES_LONGEST + 1] = "";
+    struct plim_str file = {0};
+    if (*sizes == '@') {
+        PLIM_TRY(plim_file_read(sizes + 1, SIZES_LONGEST, &file, err));
+        memcpy(text, file.p, file.n);
+        free((void *)(uintptr_t)file.p);
+        sizes = text;
+    }
+    const char *wanted = plim_engine_sizes_parse(sizes, out);
+    return wanted ? wrong_sizes(wanted, err) : PLIM_OK;
+}
+
+enum plim_status plim_moving_input(struct plim_cli *cli, const char *allocator, const char *sizes,
+                                   const struct plim_moving_options **out, struct plim_err *err)
+{
+    const char *mode = strchr(allocator, ':');
+    bool moving = strncmp(allocator, "pytorch", strlen("pytorch")) != 0;
+    struct plim_moving_options options = {0};
+    void *p;
+    if (mode) {
+        plim_engine_mode_parse(mode + 1, &options.rounding.mode);
+    }
+    bool pool = moving && options.rounding.mode == PLIM_ENGINE_POOL;
+    if (pool != (sizes != NULL)) {
+        return plim__fail(err, PLIM_E_USAGE, "%s",
+                          pool ? "mode pool needs --sizes, the sizes of its blocks"
+                               : "--sizes is about mode pool of Plimsoll's allocator");
+    }
+    if (!moving) {
+        *out = NULL;
+        return PLIM_OK;
+    }
+    if (sizes) {
+        PLIM_TRY(read_sizes(sizes, &options.rounding, err));
+    }
+    PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof options, &p, err));
+    memcpy(p, &options, sizeof options);
+    *out = p;
+    return PLIM_OK;
+}
