@@ -23,7 +23,7 @@ static const struct plim_observer *const table[] = {
 _Static_assert(PLIM_COUNT_OF(table) <= PLIM_OBSERVERS_MAX, "the sampler and all observers");
 
 struct plim_collector {
-    struct plim_collect_options options;
+    bool scripted; /* samples come from a file */
     struct plim_sampler *sampler;
     void *self[PLIM_OBSERVERS_MAX]; /* of each observer of the table; NULL: nothing to do */
     uint64_t script_ns;             /* of a file of samples: the latest time in it so far */
@@ -39,13 +39,13 @@ enum plim_status plim_collector_open(const struct plim_collect_options *options,
     }
     struct plim_sampler_options sampler = {
         .world = options->world, .script = options->script, .timeout_ns = options->timeout_ns};
-    c->options = *options;
+    c->scripted = options->script != NULL;
     c->stats.observers[0].name = "driver";
     c->stats.n_observers = 1;
     enum plim_status st = plim_sampler_open(&sampler, &c->sampler, err);
     for (size_t i = 0; st == PLIM_OK && table[i] != NULL; i++) {
         c->stats.observers[c->stats.n_observers++].name = table[i]->name;
-        st = table[i]->open(&c->options, &c->self[i], err);
+        st = table[i]->open(options, &c->self[i], err);
     }
     if (st != PLIM_OK) {
         plim_collector_close(c);
@@ -66,6 +66,18 @@ void plim_collector_close(struct plim_collector *c)
         plim_sampler_close(c->sampler);
     }
     free(c);
+}
+
+enum plim_status plim_collector_reload(struct plim_collector *c,
+                                       const struct plim_collect_options *options,
+                                       struct plim_err *err)
+{
+    for (size_t i = 0; table[i] != NULL; i++) {
+        if (table[i]->reload != NULL) {
+            PLIM_TRY(table[i]->reload(options, &c->self[i], err));
+        }
+    }
+    return PLIM_OK;
 }
 
 static void count_error(struct plim_collector *c, size_t observer, const struct plim_err *err)
@@ -101,7 +113,7 @@ enum plim_status plim_collector_take(struct plim_collector *c, struct plim_obser
     plim_observation_reset(out);
     PLIM_TRY(plim_sampler_take(c->sampler, &out->sample, err));
     out->mono_ns = plim_boot_ns();
-    if (c->options.script != NULL && out->sample.time_ns != 0) {
+    if (c->scripted && out->sample.time_ns != 0) {
         /* Time is as the file says, and never goes back. */
         c->script_ns = plim_max_u64(c->script_ns, out->sample.time_ns);
         out->mono_ns = c->script_ns;

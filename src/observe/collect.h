@@ -44,11 +44,15 @@ struct plim_collect_options {
 
 struct plim_observer {
     const char *name; /* static; the label of its errors in metrics */
-    /* *self is owned; NULL when there is nothing to do. Options are borrowed for its life. */
+    /* *self is owned; NULL when there is nothing to do. What options point to may go afterwards. */
     enum plim_status (*open)(const struct plim_collect_options *options, void **self,
                              struct plim_err *err);
     /* Append to *out, whose sample and times are set. @err: why its part is missing or short. */
     enum plim_status (*take)(void *self, struct plim_observation *out, struct plim_err *err);
+    /* Options are other ones: turn to them, and keep what is known of whatever stays the same. *self as of open().
+     * An error: nothing has changed. NULL: what it is told does not change. */
+    enum plim_status (*reload)(const struct plim_collect_options *options, void **self,
+                               struct plim_err *err);
     void (*close)(void *self);
 };
 
@@ -70,7 +74,7 @@ struct plim_collect_stats {
 
 struct plim_collector;
 
-/** plim_collector_open() - drivers are opened by the first observation. Errors: those of
+/** plim_collector_open() - drivers are opened by the first observation. Engines, logs and incidents are copied. Errors: those of
  * plim_sampler_open(), and of an observer's open: what the user asked for is not there. */
 PLIM_MUST_USE enum plim_status plim_collector_open(const struct plim_collect_options *options,
                                                    struct plim_collector **out,
@@ -85,6 +89,12 @@ PLIM_MUST_USE enum plim_status plim_collector_open(const struct plim_collect_opt
 PLIM_MUST_USE enum plim_status plim_collector_take(struct plim_collector *collector,
                                                    struct plim_observation *out,
                                                    struct plim_err *err);
+
+/** plim_collector_reload() - look at these engines and logs from now on, and not at those named before; the other
+ * options stay as they were. Errors: those of the observers' open; what could not be turned to stays as it was. */
+PLIM_MUST_USE enum plim_status plim_collector_reload(struct plim_collector *collector,
+                                                     const struct plim_collect_options *options,
+                                                     struct plim_err *err);
 
 /** plim_collector_stats() - borrowed until the next take. */
 const struct plim_collect_stats *plim_collector_stats(const struct plim_collector *collector);

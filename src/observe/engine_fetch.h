@@ -52,6 +52,13 @@ PLIM_MUST_USE enum plim_status plim_engine_fetch_read(struct plim_engine_fetch *
                                                       struct plim_observation *out,
                                                       struct plim_err *err);
 
+/** plim_engine_fetch_change() - ask these servers from now on, as of options. Those that are asked already keep what
+ * they said; the others are dropped without a word. Errors: PLIM_E_USAGE, PLIM_E_RANGE, PLIM_E_NOMEM; nothing is
+ * changed then. Waits for nobody. */
+PLIM_MUST_USE enum plim_status plim_engine_fetch_change(struct plim_engine_fetch *fetch,
+                                                        const struct plim_place *servers, size_t n,
+                                                        bool discover, struct plim_err *err);
+
 /** plim_engine_fetch_close() - stop; waits for the thread, at most some milliseconds. NULL is allowed. */
 void plim_engine_fetch_close(struct plim_engine_fetch *fetch);
 

@@ -28,6 +28,16 @@ struct plim_engine_follow {
     char chunk[CHUNK];
 };
 
+/* The path of a log, and its name: without one, the end of the path. */
+static const char *path_of(const struct plim_place *place, char name[PLIM_PLACE_NAME])
+{
+    const char *path = plim_place_split(place, name), *slash = strrchr(path, '/');
+    if (name[0] == '\0') {
+        plim_printable(name, PLIM_PLACE_NAME, plim_str_from(slash != NULL ? slash + 1 : path));
+    }
+    return path;
+}
+
 enum plim_status plim_engine_follow_open(const struct plim_place *place,
                                          struct plim_engine_follow **out, struct plim_err *err)
 {
@@ -36,15 +46,11 @@ enum plim_status plim_engine_follow_open(const struct plim_place *place,
         return plim__fail(err, PLIM_E_NOMEM, "no memory to follow a log");
     }
     f->fd = -1;
-    f->path = strdup(plim_place_split(place, f->name));
+    f->path = strdup(path_of(place, f->name));
     f->log = plim_engine_log_new();
     if (f->path == NULL || f->log == NULL) {
         plim_engine_follow_close(f);
         return plim__fail(err, PLIM_E_NOMEM, "no memory to follow a log");
-    }
-    if (f->name[0] == '\0') {
-        const char *slash = strrchr(f->path, '/');
-        plim_printable(f->name, sizeof(f->name), plim_str_from(slash ? slash + 1 : f->path));
     }
     *out = f;
     return PLIM_OK;
@@ -153,6 +159,12 @@ enum plim_status plim_engine_follow_step(struct plim_engine_follow *f, struct pl
 struct plim_engine_log *plim_engine_follow_log(struct plim_engine_follow *f)
 {
     return f->log;
+}
+
+bool plim_engine_follow_is(const struct plim_engine_follow *f, const struct plim_place *place)
+{
+    char name[PLIM_PLACE_NAME];
+    return strcmp(path_of(place, name), f->path) == 0 && strcmp(name, f->name) == 0;
 }
 
 const char *plim_engine_follow_name(const struct plim_engine_follow *f)

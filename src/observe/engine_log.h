@@ -76,6 +76,8 @@ PLIM_MUST_USE enum plim_status plim_engine_follow_step(struct plim_engine_follow
                                                        struct plim_err *err);
 
 struct plim_engine_log *plim_engine_follow_log(struct plim_engine_follow *follow);
+/** plim_engine_follow_is() - whether it is the log at this place, under the same name. */
+bool plim_engine_follow_is(const struct plim_engine_follow *follow, const struct plim_place *place);
 const char *plim_engine_follow_name(const struct plim_engine_follow *follow);
 void plim_engine_follow_close(struct plim_engine_follow *follow); /* NULL is allowed */
 

@@ -22,55 +22,105 @@ struct engines {
     size_t n_logs;
 };
 
+static void close_logs(struct plim_engine_follow **logs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        plim_engine_follow_close(logs[i]);
+    }
+    free(logs);
+}
+
 static void engines_close(void *self)
 {
     struct engines *s = self;
     plim_engine_fetch_close(s->fetch);
-    for (size_t i = 0; i < s->n_logs; i++) {
-        plim_engine_follow_close(s->logs[i]);
-    }
-    free(s->logs);
+    close_logs(s->logs, s->n_logs);
     free(s);
 }
 
-static enum plim_status open_all(const struct plim_collect_options *options, struct engines *s,
-                                 struct plim_err *err)
+/* Whom to ask from now on. */
+static enum plim_status ask(struct engines *s, const struct plim_collect_options *options,
+                            struct plim_err *err)
 {
+    if (s->fetch != NULL) {
+        return plim_engine_fetch_change(s->fetch, options->engines, options->n_engines,
+                                        options->discover_engines, err);
+    }
     struct plim_engine_fetch_options fetch = {.world = options->world,
                                               .servers = options->engines,
                                               .n_servers = options->n_engines,
                                               .discover = options->discover_engines};
-    if (options->n_engines > 0 || options->discover_engines) {
-        PLIM_TRY(plim_engine_fetch_open(&fetch, &s->fetch, err));
+    return options->n_engines > 0 || options->discover_engines
+               ? plim_engine_fetch_open(&fetch, &s->fetch, err)
+               : PLIM_OK;
+}
+
+/* The log that is followed at this place already; out of the list. */
+static struct plim_engine_follow *take_same(struct engines *s, const struct plim_place *place)
+{
+    for (size_t i = 0; i < s->n_logs; i++) {
+        struct plim_engine_follow *log = s->logs[i];
+        if (plim_engine_follow_is(log, place)) {
+            s->logs[i] = s->logs[--s->n_logs];
+            return log;
+        }
     }
-    s->logs = calloc(options->n_logs + 1, sizeof(*s->logs));
-    if (s->logs == NULL) {
-        return plim__fail(err, PLIM_E_NOMEM, "no memory to follow logs");
+    return NULL;
+}
+
+/* Which logs to follow from now on. Those that are followed already are read on from where they are. */
+static enum plim_status follow(struct engines *s, const struct plim_collect_options *options,
+                               struct plim_err *err)
+{
+    struct plim_engine_follow **logs =
+        calloc(options->n_logs + 1, sizeof(struct plim_engine_follow *));
+    enum plim_status st =
+        logs != NULL ? PLIM_OK : plim__fail(err, PLIM_E_NOMEM, "no memory to follow logs");
+    size_t n = 0;
+    for (; st == PLIM_OK && n < options->n_logs; n++) {
+        st = plim_engine_follow_open(&options->logs[n], &logs[n], err);
     }
-    for (size_t i = 0; i < options->n_logs; i++) {
-        PLIM_TRY(plim_engine_follow_open(&options->logs[i], &s->logs[i], err));
-        s->n_logs++;
+    if (st != PLIM_OK) {
+        close_logs(logs, n);
+        return st;
     }
+    for (size_t i = 0; i < n; i++) {
+        struct plim_engine_follow *same = take_same(s, &options->logs[i]);
+        if (same != NULL) {
+            plim_engine_follow_close(logs[i]);
+            logs[i] = same;
+        }
+    }
+    close_logs(s->logs, s->n_logs);
+    s->logs = logs;
+    s->n_logs = n;
     return PLIM_OK;
 }
 
 static enum plim_status engines_open(const struct plim_collect_options *options, void **self,
                                      struct plim_err *err)
 {
-    if (options->n_engines == 0 && options->n_logs == 0 && !options->discover_engines) {
-        return PLIM_OK;
-    }
     struct engines *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory to observe engines");
     }
-    enum plim_status st = open_all(options, s, err);
+    enum plim_status st = ask(s, options, err);
+    st = st == PLIM_OK ? follow(s, options, err) : st;
     if (st != PLIM_OK) {
         engines_close(s);
         return st;
     }
     *self = s;
     return PLIM_OK;
+}
+
+/* Addresses may be wrong, logs only fail for want of memory: addresses first. */
+static enum plim_status engines_reload(const struct plim_collect_options *options, void **self,
+                                       struct plim_err *err)
+{
+    struct engines *s = *self;
+    PLIM_TRY(ask(s, options, err));
+    return follow(s, options, err);
 }
 
 /* ---- logs ---- */
@@ -174,5 +224,8 @@ static enum plim_status engines_take(void *self, struct plim_observation *out, s
     return worst;
 }
 
-const struct plim_observer plim__observer_engines = {"engines", engines_open, engines_take,
-                                                     engines_close};
+const struct plim_observer plim__observer_engines = {.name = "engines",
+                                                     .open = engines_open,
+                                                     .take = engines_take,
+                                                     .reload = engines_reload,
+                                                     .close = engines_close};

@@ -26,7 +26,7 @@
     65536u /* of a folder; when there are more, the names are forgotten and begin anew */
 
 struct incidents {
-    const char *folder;    /* borrowed */
+    char *folder;          /* owned */
     struct plim_map names; /* hash of a name -> 1 */
     uint64_t changed_ns;   /* of the folder when it was last read */
     bool first;
@@ -39,10 +39,10 @@ static enum plim_status incidents_open(const struct plim_collect_options *option
         return PLIM_OK;
     }
     struct incidents *s = calloc(1, sizeof(*s));
-    if (s == NULL) {
+    if (s == NULL || (s->folder = strdup(options->incidents)) == NULL) {
+        free(s);
         return plim__fail(err, PLIM_E_NOMEM, "no memory for incidents");
     }
-    s->folder = options->incidents;
     s->first = true;
     *self = s;
     return PLIM_OK;
@@ -52,6 +52,7 @@ static void incidents_close(void *self)
 {
     struct incidents *s = self;
     plim_map_fini(&s->names);
+    free(s->folder);
     free(s);
 }
 

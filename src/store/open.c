@@ -64,6 +64,14 @@ enum plim_status plim_store_levels_check(const struct plim_store_level *levels, 
     return read_levels(levels, n, ignored, err);
 }
 
+enum plim_status plim_store_limit_check(uint64_t max_bytes, struct plim_err *err)
+{
+    return max_bytes >= PLIM_STORE_MIN_BYTES && max_bytes <= INT64_MAX
+               ? PLIM_OK
+               : plim__fail(err, PLIM_E_USAGE, "a history needs at least %llu MiB",
+                            (unsigned long long)(PLIM_STORE_MIN_BYTES >> 20));
+}
+
 static enum plim_status set_options(struct plim_store *store, const struct plim_store_options *o,
                                     struct plim_err *err)
 {
@@ -72,10 +80,7 @@ static enum plim_status set_options(struct plim_store *store, const struct plim_
     store->max_subjects = o->max_subjects != 0 ? o->max_subjects : 1024;
     store->figures = o->figures;
     store->n_figures = o->n_figures;
-    if (store->max_bytes < PLIM_STORE_MIN_BYTES || store->max_bytes > INT64_MAX) {
-        return plim__fail(err, PLIM_E_USAGE, "a history needs at least %llu MiB",
-                          (unsigned long long)(PLIM_STORE_MIN_BYTES >> 20));
-    }
+    PLIM_TRY(plim_store_limit_check(store->max_bytes, err));
     if (o->n_figures > FIGURES_MAX) {
         return plim__fail(err, PLIM_E_USAGE, "more than %u figures", FIGURES_MAX);
     }
@@ -171,16 +176,9 @@ static enum plim_status connect(struct plim_store *store, const char *name, int 
 
 static enum plim_status open_writer(struct plim_store *store, struct plim_err *err)
 {
-    char sql[64];
     PLIM_TRY(connect(store, store->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err));
     PLIM_TRY(plim__schema(store, err));
-    uint64_t log = plim__log_limit(store);
-    (void)snprintf(sql, sizeof(sql), "PRAGMA journal_size_limit = %llu",
-                   (unsigned long long)log / 2);
-    PLIM_TRY(plim__pragma(store, sql, err));
-    (void)snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %llu",
-                   (unsigned long long)((store->max_bytes - log) / 4096));
-    PLIM_TRY(plim__pragma(store, sql, err));
+    PLIM_TRY(plim__apply_limit(store, err));
     PLIM_TRY(settle_levels(store, err));
     return plim__recall(store, err);
 }

@@ -129,14 +129,41 @@ static enum plim_status sweep_subjects(struct plim_store *store, int64_t now, in
     return plim__run(store, PLIM__SQL_DROP_SUBJECTS, store->level[0].done, 0, 0, err);
 }
 
+enum plim_status plim__apply_limit(struct plim_store *store, struct plim_err *err)
+{
+    char sql[128];
+    (void)snprintf(sql, sizeof(sql),
+                   "PRAGMA journal_size_limit = %llu; PRAGMA max_page_count = %lld",
+                   (unsigned long long)plim__log_limit(store) / 2, (long long)page_limit(store));
+    return plim__pragma(store, sql, err);
+}
+
 /* The limit was lowered: give pages back, and let SQLite keep the file there from now on. */
 static enum plim_status give_back(struct plim_store *store, int64_t pages, struct plim_err *err)
 {
     char sql[96];
     (void)snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%lld)", (long long)pages);
     PLIM_TRY(plim__pragma(store, sql, err));
-    (void)snprintf(sql, sizeof(sql), "PRAGMA max_page_count = %lld", (long long)page_limit(store));
-    return plim__pragma(store, sql, err);
+    return plim__apply_limit(store, err);
+}
+
+enum plim_status plim_store_limit(struct plim_store *store, uint64_t max_bytes,
+                                  struct plim_err *err)
+{
+    max_bytes = max_bytes != 0 ? max_bytes : PLIM_STORE_MAX_BYTES;
+    PLIM_TRY(plim_store_limit_check(max_bytes, err));
+    bool lower = max_bytes < store->max_bytes;
+    store->max_bytes = max_bytes;
+    if (store->db == NULL) {
+        return PLIM_OK; /* it will be opened with the new limit */
+    }
+    enum plim_status st = plim__apply_limit(store, err);
+    st = st == PLIM_OK && lower ? plim__make_room(store, false, err) : st;
+    if (st != PLIM_OK) {
+        plim__rollback(store);
+        store->stale = true;
+    }
+    return st;
 }
 
 enum plim_status plim__make_room(struct plim_store *store, bool full, struct plim_err *err)

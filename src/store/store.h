@@ -56,6 +56,9 @@ struct plim_store_options {
 
 struct plim_store;
 
+/** plim_store_limit_check() - whether a history can have so few bytes, and so many. Errors: PLIM_E_USAGE. */
+PLIM_MUST_USE enum plim_status plim_store_limit_check(uint64_t max_bytes, struct plim_err *err);
+
 /** plim_store_levels_check() - whether levels are possible. Errors: PLIM_E_USAGE. */
 PLIM_MUST_USE enum plim_status plim_store_levels_check(const struct plim_store_level *levels,
                                                        size_t n, struct plim_err *err);
@@ -115,6 +118,11 @@ PLIM_MUST_USE enum plim_status plim_batch_point(struct plim_batch *batch, uint16
 /** plim_batch_event() - @about: the newest subject takes part. */
 PLIM_MUST_USE enum plim_status plim_batch_event(struct plim_batch *batch, uint64_t time_ns,
                                                 const char *kind, bool about, const char *json,
+                                                struct plim_err *err);
+
+/** plim_store_limit() - let file and log have so many bytes from now on (0: PLIM_STORE_MAX_BYTES). Fewer than they
+ * have: the oldest goes, and the file gets smaller. Errors: PLIM_E_USAGE as of check. */
+PLIM_MUST_USE enum plim_status plim_store_limit(struct plim_store *store, uint64_t max_bytes,
                                                 struct plim_err *err);
 
 /** plim_batch_bytes() - memory that it holds. */

@@ -178,6 +178,10 @@ struct plim_str plim__column_bytes(sqlite3_stmt *stmt, int at);
 
 /* ---- open.c, schema.c ---- */
 
+/** plim__apply_limit() - have SQLite keep to max_bytes. A file that is larger already stays so until it is made
+ * smaller. */
+PLIM_MUST_USE enum plim_status plim__apply_limit(struct plim_store *store, struct plim_err *err);
+
 /** plim__database_open()/close() - the file of `store`, with its schema brought up to date. */
 PLIM_MUST_USE enum plim_status plim__database_open(struct plim_store *store, struct plim_err *err);
 void plim__database_close(struct plim_store *store);

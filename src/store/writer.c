@@ -30,6 +30,7 @@ struct plim_writer {
     struct plim_batch *spare;            /* an empty one, for its storage */
     bool writing;                        /* the thread has queue[0] */
     bool ending;
+    uint64_t max_bytes; /* what the history may have from now on; the thread's is in `options` */
     struct plim_writer_state state;
 };
 
@@ -116,6 +117,17 @@ void plim_writer_send(struct plim_writer *writer)
     (void)pthread_mutex_unlock(&writer->lock);
 }
 
+enum plim_status plim_writer_limit(struct plim_writer *writer, uint64_t max_bytes,
+                                   struct plim_err *err)
+{
+    max_bytes = max_bytes != 0 ? max_bytes : PLIM_STORE_MAX_BYTES;
+    PLIM_TRY(plim_store_limit_check(max_bytes, err));
+    (void)pthread_mutex_lock(&writer->lock);
+    writer->max_bytes = max_bytes;
+    (void)pthread_mutex_unlock(&writer->lock);
+    return PLIM_OK;
+}
+
 void plim_writer_state(struct plim_writer *writer, struct plim_writer_state *out)
 {
     (void)pthread_mutex_lock(&writer->lock);
@@ -180,11 +192,23 @@ static void failed(struct plim_writer *writer, const struct plim_store_state *st
     (void)pthread_mutex_unlock(&writer->lock);
 }
 
+/* The limit that was asked for since the last batch. */
+static enum plim_status turn_to_limit(struct plim_writer *writer, struct plim_err *err)
+{
+    (void)pthread_mutex_lock(&writer->lock);
+    uint64_t max_bytes = writer->max_bytes;
+    (void)pthread_mutex_unlock(&writer->lock);
+    bool other = max_bytes != writer->options.max_bytes;
+    writer->options.max_bytes = max_bytes;
+    return other && writer->store != NULL ? plim_store_limit(writer->store, max_bytes, err)
+                                          : PLIM_OK;
+}
+
 static enum plim_status write_batch(struct plim_writer *writer, const struct plim_batch *batch,
                                     struct plim_store_state *state, struct plim_err *err)
 {
-    enum plim_status st = PLIM_OK;
-    if (writer->store == NULL) {
+    enum plim_status st = turn_to_limit(writer, err);
+    if (st == PLIM_OK && writer->store == NULL) {
         st = plim_store_open(writer->path, &writer->options, &writer->store, err);
     }
     if (st == PLIM_OK) {
@@ -254,6 +278,8 @@ enum plim_status plim_writer_open(const char *path, const struct plim_store_opti
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the history");
     }
     writer->options = *options;
+    writer->max_bytes = options->max_bytes != 0 ? options->max_bytes : PLIM_STORE_MAX_BYTES;
+    writer->options.max_bytes = writer->max_bytes;
     writer->queue_bytes = queue_bytes != 0 ? queue_bytes : QUEUE_BYTES;
     enum plim_status st = plim_store_open(path, options, &writer->store, err);
     if (st == PLIM_OK) {

@@ -40,6 +40,10 @@ struct plim_batch *plim_writer_batch(struct plim_writer *writer);
 /** plim_writer_send() - hand the batch over. Never waits for the disk. */
 void plim_writer_send(struct plim_writer *writer);
 
+/** plim_writer_limit() - see plim_store_limit(); done by the thread, with the next batch. Errors: PLIM_E_USAGE. */
+PLIM_MUST_USE enum plim_status plim_writer_limit(struct plim_writer *writer, uint64_t max_bytes,
+                                                 struct plim_err *err);
+
 void plim_writer_state(struct plim_writer *writer, struct plim_writer_state *out);
 
 /** plim_writer_close() - write what waits, unless the store is degraded, and end. */

@@ -84,7 +84,7 @@ static const char *const figure_names[] = {
 _Static_assert(sizeof(figure_names) / sizeof(*figure_names) == KEEP_FIGURES, "one name for each");
 
 struct keep {
-    struct plim_arena arena; /* the path */
+    struct plim_arena arena; /* the path: settings go when they are read again */
     const char *path;
     struct plim_writer *writer;
     struct plim_batch *batch; /* being filled */
@@ -501,7 +501,9 @@ static const char *history_path(struct keep *k, const struct plim_watch *w)
 {
     const char *said = w->options->db != NULL ? w->options->db : w->settings->watch.items[0].db;
     if (said != NULL) {
-        return said[0] == '\0' || strcmp(said, "none") == 0 ? NULL : said;
+        return said[0] == '\0' || strcmp(said, "none") == 0
+                   ? NULL
+                   : plim_arena_sayf(&k->arena, "%s", said);
     }
     const char *path = plim_store_default_path(&k->arena);
     if (path != NULL) {
@@ -538,11 +540,31 @@ static enum plim_status read_levels(const struct plim_settings *settings,
     return PLIM_OK;
 }
 
+/* Most bytes of the history; 0: nobody said. */
+static uint64_t max_bytes(const struct plim_watch *w)
+{
+    const struct plim_set_u64 *said = &w->settings->watch.items[0].max_bytes;
+    return w->options->max_bytes != 0 ? w->options->max_bytes : said->given ? said->value : 0;
+}
+
+static void keep_reload(struct plim_watch *w, void *self)
+{
+    struct keep *k = self;
+    struct plim_err err = {0};
+    if (plim_writer_limit(k->writer, max_bytes(w), &err) != PLIM_OK) {
+        plim__watch_tell(w, "the size of the history stays as it was: %s", err.message);
+    }
+}
+
 static enum plim_status keep_check(const struct plim_settings *settings, struct plim_err *err)
 {
     struct plim_store_level levels[PLIM_STORE_LEVELS];
     struct plim_err why = {0};
     size_t n;
+    const struct plim_set_u64 *most = &settings->watch.items[0].max_bytes;
+    if (most->given && plim_store_limit_check(most->value, &why) != PLIM_OK) {
+        return plim_settings_fail(settings, &settings->watch.items[0], err, "%s", why.message);
+    }
     PLIM_TRY(read_levels(settings, levels, &n, err));
     if (n > 0 && plim_store_levels_check(levels, n, &why) != PLIM_OK) {
         return plim_settings_fail(settings, &settings->watch.items[0], err, "%s", why.message);
@@ -568,14 +590,9 @@ static enum plim_status keep_open(struct plim_watch *w, void **self, struct plim
     if (k == NULL) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for the history");
     }
-    const struct plim_set_u64 *most = &w->settings->watch.items[0].max_bytes;
-    struct plim_store_options options = {.figures = figure_names,
-                                         .n_figures = KEEP_FIGURES,
-                                         .max_bytes = most->given ? most->value : 0};
+    struct plim_store_options options = {
+        .figures = figure_names, .n_figures = KEEP_FIGURES, .max_bytes = max_bytes(w)};
     plim_arena_init(&k->arena, 0);
-    if (w->options->max_bytes != 0) {
-        options.max_bytes = w->options->max_bytes;
-    }
     enum plim_status st = read_levels(w->settings, k->levels, &options.n_levels, err);
     options.levels = options.n_levels > 0 ? k->levels : NULL;
     k->path = history_path(k, w);
@@ -591,5 +608,9 @@ static enum plim_status keep_open(struct plim_watch *w, void **self, struct plim
     return PLIM_OK;
 }
 
-const struct plim_watch_part plim__watch_keep = {
-    .name = "keep", .check = keep_check, .open = keep_open, .step = keep_step, .close = keep_close};
+const struct plim_watch_part plim__watch_keep = {.name = "keep",
+                                                 .check = keep_check,
+                                                 .open = keep_open,
+                                                 .step = keep_step,
+                                                 .reload = keep_reload,
+                                                 .close = keep_close};

@@ -3,6 +3,7 @@
 /* What is looked at besides drivers: of the command line and of the settings file together. */
 
 #include "incident/incident.h"
+#include "observe/engine_fetch.h"
 #include "watch/watch_int.h"
 
 static enum plim_status places(size_t said, size_t more, struct plim_arena *arena,
@@ -14,11 +15,25 @@ static enum plim_status places(size_t said, size_t more, struct plim_arena *aren
     return PLIM_OK;
 }
 
-enum plim_status plim__watch_sources(struct plim_watch *w, struct plim_collect_options *out,
+static enum plim_status engine_place(const struct plim_settings *s,
+                                     const struct plim_set_engine *engine, struct plim_place *out,
                                      struct plim_err *err)
 {
-    const struct plim_watch_options *o = w->options;
-    struct plim_settings *s = w->settings;
+    struct plim_engine_address ignored;
+    struct plim_err why = {0};
+    *out = (struct plim_place){engine->name, engine->url};
+    if (engine->url == NULL) {
+        return plim_settings_fail(s, engine, err, "the engine has no url");
+    }
+    if (plim_engine_address_parse(out, &ignored, &why) != PLIM_OK) {
+        return plim_settings_fail(s, engine, err, "%s", why.message);
+    }
+    return PLIM_OK;
+}
+
+enum plim_status plim__watch_sources(const struct plim_watch_options *o, struct plim_settings *s,
+                                     struct plim_collect_options *out, struct plim_err *err)
+{
     struct plim_place *engines = NULL, *logs = NULL;
     size_t n = 0, n_logs = 0;
     PLIM_TRY(places(o->n_engines, s->engine.n, &s->arena, &engines, err));
@@ -26,10 +41,8 @@ enum plim_status plim__watch_sources(struct plim_watch *w, struct plim_collect_o
         engines[n++] = (struct plim_place){NULL, o->engines[i]};
     }
     plim_vec_foreach (engine, &s->engine) {
-        if (engine->url == NULL) {
-            return plim_settings_fail(s, engine, err, "the engine has no url");
-        }
-        engines[n++] = (struct plim_place){engine->name, engine->url};
+        PLIM_TRY(engine_place(s, engine, &engines[n], err));
+        n++;
     }
     PLIM_TRY(places(o->n_logs, s->log.n, &s->arena, &logs, err));
     for (size_t i = 0; i < o->n_logs; i++) {

@@ -107,14 +107,17 @@ static enum plim_status step(struct loop *l, struct plim_err *err)
 static enum plim_status read_settings(const char *path, struct plim_settings **out,
                                       struct plim_err *err)
 {
+    static const struct plim_watch_options nothing = {0};
+    struct plim_collect_options ignored = {0};
     struct plim_settings *settings = NULL;
     PLIM_TRY(plim_settings_read(path, &settings, err));
-    for (size_t i = 0; parts[i] != NULL; i++) {
-        enum plim_status st = parts[i]->check != NULL ? parts[i]->check(settings, err) : PLIM_OK;
-        if (st != PLIM_OK) {
-            plim_settings_free(settings);
-            return st;
-        }
+    enum plim_status st = plim__watch_sources(&nothing, settings, &ignored, err);
+    for (size_t i = 0; st == PLIM_OK && parts[i] != NULL; i++) {
+        st = parts[i]->check != NULL ? parts[i]->check(settings, err) : PLIM_OK;
+    }
+    if (st != PLIM_OK) {
+        plim_settings_free(settings);
+        return st;
     }
     *out = settings;
     return PLIM_OK;
@@ -133,6 +136,19 @@ void plim_watch_example(struct plim_buf *out)
     plim_settings_example(out);
 }
 
+static void reload_sources(struct plim_watch *w)
+{
+    struct plim_collect_options collect = {0};
+    struct plim_err err = {0};
+    char text[400];
+    enum plim_status st = plim__watch_sources(w->options, w->settings, &collect, &err);
+    st = st == PLIM_OK ? plim_collector_reload(w->collector, &collect, &err) : st;
+    if (st != PLIM_OK) {
+        (void)plim_err_format(&err, text, sizeof(text));
+        plim__watch_tell(w, "engines and logs stay as they were: %s", text);
+    }
+}
+
 /* Turn to what the file says now; when that is bad, say so and go on with what it said before. */
 static void reload(struct loop *l)
 {
@@ -147,6 +163,7 @@ static void reload(struct loop *l)
         return;
     }
     w->settings = fresh;
+    reload_sources(w);
     for (size_t i = 0; parts[i] != NULL; i++) {
         if (l->self[i] != NULL && parts[i]->reload != NULL) {
             parts[i]->reload(w, l->self[i]);
@@ -259,7 +276,7 @@ static enum plim_status open_parts(struct loop *l, struct plim_err *err)
     struct plim_watch *w = &l->watch;
     PLIM_TRY(open_settings(w, err));
     struct plim_collect_options collect = {0};
-    PLIM_TRY(plim__watch_sources(w, &collect, err));
+    PLIM_TRY(plim__watch_sources(w->options, w->settings, &collect, err));
     PLIM_TRY(open_signals(l, err));
     PLIM_TRY(plim_collector_open(&collect, &w->collector, err));
     for (; parts[l->opened] != NULL; l->opened++) {

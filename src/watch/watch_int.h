@@ -121,8 +121,9 @@ void plim__watch_host(const struct plim_watch_options *options,
 void plim__watch_tell(const struct plim_watch *watch, const char *fmt, ...) PLIM_PRINTF(2, 3);
 
 /** plim__watch_sources() - what the collector shall look at; borrowed from settings and options.
- * Errors: PLIM_E_USAGE a section that says too little; PLIM_E_NOMEM. */
-PLIM_MUST_USE enum plim_status plim__watch_sources(struct plim_watch *watch,
+ * Errors: PLIM_E_USAGE a section that says too little, or no address; PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim__watch_sources(const struct plim_watch_options *options,
+                                                   struct plim_settings *settings,
                                                    struct plim_collect_options *out,
                                                    struct plim_err *err);
 

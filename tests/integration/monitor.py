@@ -97,6 +97,37 @@ class Receiver(http.server.ThreadingHTTPServer):
         return [a for m in self.messages() for a in m["alerts"] if a["status"] == status]
 
 
+class Engine(http.server.ThreadingHTTPServer):
+    """Something that speaks like vLLM's /metrics; each answer counts on."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        self.asked = 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.server.asked += 1
+                n = self.server.asked
+                labels = '{model_name="m",engine="0"}'
+                rows = {"num_requests_running": 3, "num_requests_waiting": 1, "kv_cache_usage_perc": 0.5,
+                        "num_preemptions_total": n, "prompt_tokens_total": 100 * n, "generation_tokens_total": 50 * n,
+                        "request_success_total": n, "prefix_cache_queries_total": 100 * n, "prefix_cache_hits_total": 25 * n}
+                body = "".join(f"# TYPE vllm:{k} {'counter' if k.endswith('_total') else 'gauge'}\nvllm:{k}{labels} {v}\n"
+                               for k, v in rows.items()).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
 @contextlib.contextmanager
 def folder():
     path = pathlib.Path(tempfile.mkdtemp(prefix="plimsoll-monitor-"))

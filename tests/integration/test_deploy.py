@@ -3,7 +3,6 @@
 """What is in deploy/ works with the programs that it is for: Prometheus, VictoriaMetrics, systemd, dpkg, Kubernetes."""
 
 import fnmatch
-import http.server
 import json
 import os
 import pathlib
@@ -12,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 import urllib.parse
@@ -50,37 +48,6 @@ def yaml_of(path):
 def documented():
     """Names of all metrics, as the manual's table has them."""
     return set(re.findall(r"plimsoll_[a-z0-9_]+", (plimtest.ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
-
-
-class Engine(http.server.ThreadingHTTPServer):
-    """Something that speaks like vLLM's /metrics; each answer counts on."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        self.asked = 0
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.server.asked += 1
-                n = self.server.asked
-                labels = '{model_name="m",engine="0"}'
-                rows = {"num_requests_running": 3, "num_requests_waiting": 1, "kv_cache_usage_perc": 0.5,
-                        "num_preemptions_total": n, "prompt_tokens_total": 100 * n, "generation_tokens_total": 50 * n,
-                        "request_success_total": n, "prefix_cache_queries_total": 100 * n, "prefix_cache_hits_total": 25 * n}
-                body = "".join(f"# TYPE vllm:{k} {'counter' if k.endswith('_total') else 'gauge'}\nvllm:{k}{labels} {v}\n"
-                               for k, v in rows.items()).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args):
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
 class Rules(unittest.TestCase):
@@ -149,7 +116,7 @@ class Dashboards(unittest.TestCase):
 
     def machine(self, where):
         """A monitor of a device that fills up, a process that comes and goes, and an engine; its port."""
-        engine = Engine()
+        engine = monitor.Engine()
         self.addCleanup(engine.server_close)
         self.addCleanup(engine.shutdown)
         monitor.write_samples(where / "samples", *[(40 + (i % 20) / 10, 5) for i in range(12)], (79.5, 1))

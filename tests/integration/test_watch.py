@@ -53,8 +53,8 @@ class Watched(unittest.TestCase):
                     "PLIMSOLL_SIM_NVML": str(self.script), "XDG_RUNTIME_DIR": str(self.folder)}
 
     @contextlib.contextmanager
-    def watch(self, *options, code=0):
-        words = [plimtest.PROGRAM, "watch", "--listen", f"unix:{self.socket}", "--db", "none", "--no-discover", "--interval",
+    def watch(self, *options, code=0, db=("--db", "none")):
+        words = [plimtest.PROGRAM, "watch", "--listen", f"unix:{self.socket}", *db, "--no-discover", "--interval",
                  "100ms", *map(str, options)]
         process = subprocess.Popen(words, env=plimtest.clean_environment(self.folder, **self.env), stderr=subprocess.PIPE)
         try:
@@ -86,6 +86,14 @@ class Watched(unittest.TestCase):
             status = self.status()
             return status if status is not None and condition(status) else None
         return monitor.wait_for(what, look)
+
+    def said(self, process, what):
+        """Read what the monitor has said until it says this."""
+        line = b""
+        while what not in line:
+            line = process.stderr.readline()
+            self.assertNotEqual(line, b"")
+        return line
 
     def once(self, *options, **env):
         done = plimtest.run("status", "--monitor", "none", *options, **{**self.env, **env})
@@ -163,6 +171,60 @@ class FaultTest(Watched):
             status = self.until("the error", lambda s: s["devices"][1].get("xids") == 1)
             self.assertEqual(status["devices"][1]["last_xid"], 79)
             self.assertIn(b'plimsoll_happenings_total{kind="xid"} 1\n', self.get("/metrics"))
+
+
+class SettingsTest(Watched):
+    def test_a_signal_brings_other_engines_logs_and_sizes(self):
+        """SIGHUP takes engines, logs and the size of the history from the file, keeps what stays the same, and refuses a bad file"""
+        one, two = monitor.Engine(), monitor.Engine()
+        logs = [self.folder / name for name in ("one.log", "two.log")]
+        for gib, log in enumerate(logs, 3):
+            log.write_text(f"INFO Model loading took {gib}.0 GiB and 1 seconds\n")
+        settings = self.folder / "settings"
+        db = self.folder / "kept" / "history.db"
+        db.parent.mkdir()
+
+        def say(size, engine, log, extra=""):
+            url = f"http://127.0.0.1:{engine.server_port}/metrics"
+            settings.write_text(f"[watch]\ndb = {db}\nincidents = {self.folder / 'kept'}\nmax-bytes = {size}\n"
+                                f"[engine e]\nurl = {url}\n[log a]\npath = {log}\n{extra}")
+
+        def engines(status):
+            return {e["name"]: e for e in status["engines"]}
+
+        say("64MiB", one, logs[0])
+        with self.watch("--settings", settings, db=()) as process:
+            both = self.until("engine and log", lambda s: {"e", "a"} <= engines(s).keys() and engines(s)["e"]["up"])
+            self.assertEqual(engines(both)["a"]["components"]["weights"], 3 << 30)
+            say("15MiB", two, logs[1])
+            process.send_signal(signal.SIGHUP)
+            say_again = f"[log b]\npath = {logs[1]}\n[engine f]\nurl = http://127.0.0.1:{one.server_port}/metrics\n"
+            time.sleep(0.3)
+            still = self.status()
+            self.assertEqual(engines(still)["a"]["components"]["weights"], 3 << 30)  # 15 MiB is too little
+            say("32MiB", two, logs[0], say_again)
+            process.send_signal(signal.SIGHUP)
+            now = self.until("the other ones", lambda s: {"e", "f", "a", "b"} <= engines(s).keys()
+                             and engines(s)["e"]["up"] and engines(s)["f"]["up"])
+            self.assertEqual(engines(now)["b"]["components"]["weights"], 4 << 30)
+            monitor.wait_for("the other engine is asked", lambda: two.asked > 0)
+            monitor.wait_for("the other size", lambda: f"plimsoll_store_limit_bytes {32 << 20}\n".encode() in self.get("/metrics"))
+            settings.write_text(f"[watch]\ndb = {db}\n")
+            process.send_signal(signal.SIGHUP)
+            self.until("none is left", lambda s: not s["engines"])
+            monitor.wait_for("the default size", lambda: f"plimsoll_store_limit_bytes {1 << 30}\n".encode() in self.get("/metrics"))
+            kept = monitor.wait_for("the history", lambda: json.loads(self.get("/api/v1/subjects"))["subjects"])
+            self.assertIn("e/0", [s["key"] for s in kept])
+
+    def test_a_settings_file_is_checked_for_its_sources(self):
+        """--check-settings finds what is no address of an engine, and a history that is too small"""
+        settings = self.folder / "settings"
+        for text, said in (("[engine e]\nurl = ftp://x\n", "settings:2 e: 'ftp://x'"),
+                           ("[watch]\nmax-bytes = 1MiB\n", "settings:2: a history needs at least 16 MiB")):
+            settings.write_text(text)
+            done = plimtest.run("watch", "--check-settings", "--settings", settings, **self.env)
+            self.assertEqual(done.returncode, 64, text)
+            self.assertIn(said, done.stderr.decode())
 
 
 class StatusTest(Watched):

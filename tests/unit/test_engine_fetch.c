@@ -137,7 +137,8 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-static void open_fetch(const char *const *paths, size_t n)
+/* Engines e0, e1 ... at these paths of the server. */
+static struct plim_place *servers_at(const char *const *paths, size_t n)
 {
     static char text[8][100];
     static struct plim_place servers[8];
@@ -146,7 +147,12 @@ static void open_fetch(const char *const *paths, size_t n)
                        paths[i]);
         servers[i] = (struct plim_place){NULL, text[i]};
     }
-    struct plim_engine_fetch_options options = {.servers = servers,
+    return servers;
+}
+
+static void open_fetch(const char *const *paths, size_t n)
+{
+    struct plim_engine_fetch_options options = {.servers = servers_at(paths, n),
                                                 .n_servers = n,
                                                 .interval_ns = 20 * MS,
                                                 .timeout_ns = 300 * MS,
@@ -195,6 +201,11 @@ static bool first_is_down(void)
     return seen.engines.n > 0 && !seen.engines.items[0].up;
 }
 
+static bool nobody_is_asked(void)
+{
+    return seen.engines.n == 0;
+}
+
 static bool restarted(void)
 {
     return seen.engines.n > 0 && seen.engines.items[0].restarts > 0;
@@ -239,6 +250,30 @@ static void totals_that_begin_anew_are_a_restart(void **state)
     read_until(restarted);
     assert_int_equal(seen.engines.items[0].restarts, 1);
     assert_int_equal(happened[PLIM_HAPPENED_ENGINE_UP], 2);
+    close_fetch();
+}
+
+static bool others_are_up(void)
+{
+    return seen.engines.n == 2 && seen.engines.items[0].up && seen.engines.items[1].up &&
+           strcmp(seen.engines.items[1].name, "e1") == 0;
+}
+
+static void other_servers_are_asked_from_a_change_on(void **state)
+{
+    (void)state;
+    open_fetch((const char *const[]){"/metrics", "/html"}, 2);
+    read_until(first_is_up);
+    assert_ok(plim_engine_fetch_change(fetch, servers_at((const char *const[]){"/metrics", ""}, 2),
+                                       2, false, NULL));
+    read_until(others_are_up); /* the second one under its old name, elsewhere */
+    assert_int_equal(happened[PLIM_HAPPENED_ENGINE_UP], 2); /* the first one was not asked anew */
+    struct plim_place bad = {NULL, "ftp://h/"};
+    assert_int_equal(plim_engine_fetch_change(fetch, &bad, 1, false, NULL), PLIM_E_USAGE);
+    read_once();
+    assert_true(others_are_up());
+    assert_ok(plim_engine_fetch_change(fetch, NULL, 0, false, NULL));
+    read_until(nobody_is_asked);
     close_fetch();
 }
 
@@ -324,6 +359,7 @@ int main(void)
         cmocka_unit_test(figures_of_a_server_arrive),
         cmocka_unit_test(a_server_that_goes_down_keeps_its_name_and_loses_its_figures),
         cmocka_unit_test(totals_that_begin_anew_are_a_restart),
+        cmocka_unit_test(other_servers_are_asked_from_a_change_on),
         cmocka_unit_test(bad_servers_are_down_and_delay_nobody),
         cmocka_unit_test(closing_does_not_wait_for_a_silent_server),
         cmocka_unit_test(addresses_are_read_as_users_write_them),

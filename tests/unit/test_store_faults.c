@@ -456,6 +456,33 @@ static void a_lowered_limit_makes_the_file_smaller(void **state)
     model_folder_remove();
 }
 
+static void a_limit_that_changes_while_it_is_written_is_kept(void **state)
+{
+    (void)state;
+    struct plim_store_state now;
+    disk_begin();
+    model_folder();
+    struct plim_store *store = open_sized(16 << 20);
+    uint64_t t = 0;
+    assert_ok(plim_store_limit(store, 64 << 20, NULL));
+    for (; t < 12000; t++) {
+        assert_ok(put_many(store, t));
+    }
+    assert_true(bytes_of(store) > 18 << 20);
+    assert_int_equal(plim_store_limit(store, 15 << 20, NULL), PLIM_E_USAGE);
+    assert_true(bytes_of(store) > 18 << 20);
+    assert_ok(plim_store_limit(store, 16 << 20, NULL));
+    for (; t < 12400; t++) {
+        assert_ok(put_many(store, t));
+    }
+    assert_true(bytes_of(store) <= 16 << 20);
+    plim_store_state(store, &now);
+    assert_int_equal(now.max_bytes, 16 << 20);
+    assert_int_equal(now.set_aside, 0);
+    plim_store_close(store);
+    model_folder_remove();
+}
+
 static void a_reader_that_never_ends_stops_the_log_at_its_limit(void **state)
 {
     (void)state;
@@ -496,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_second_writer_is_refused_with_the_number_of_the_first),
         cmocka_unit_test(a_database_locked_by_another_program_is_written_later),
         cmocka_unit_test(a_lowered_limit_makes_the_file_smaller),
+        cmocka_unit_test(a_limit_that_changes_while_it_is_written_is_kept),
         cmocka_unit_test(a_reader_that_never_ends_stops_the_log_at_its_limit),
     };
     return PLIM_RUN_TESTS("store faults", tests);
