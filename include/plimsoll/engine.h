@@ -83,10 +83,13 @@ struct plim_engine_rounding {
     uint64_t sizes[PLIM_ENGINE_SIZES]; /* bytes, rising */
 };
 
+struct plim_placement;
+
 struct plim_engine_config {
     const struct plim_engine_driver *driver; /* borrowed */
     void *ctx;
     const struct plim_engine_rounding *rounding; /* copied; NULL: STITCH */
+    const struct plim_placement *plan;           /* borrowed; NULL: none. See placement.h */
     uint64_t total;      /* bytes of the device: how many addresses an arena gets */
     uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
     uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
@@ -114,6 +117,9 @@ struct plim_engine_stats {
     uint64_t waits;             /* fences waited for */
     uint64_t failures;          /* requests that were not served */
     uint64_t arenas;
+    /* With a placement, requests so far: at their place; as planned, but the place was not free; not as
+     * planned, or before it was clear where in the period the program is. */
+    uint64_t placed, displaced, astray;
 };
 
 enum plim_engine_code {

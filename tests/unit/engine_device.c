@@ -206,17 +206,21 @@ static void some_mode(struct plim_engine_rounding *r, uint64_t seed)
     }
 }
 
-struct plim_engine *engine_begin(struct device *d, uint64_t seed, uint64_t total)
+struct plim_engine *engine_begin_planned(struct device *d, uint64_t seed, uint64_t total,
+                                         const struct plim_placement *plan)
 {
     memset(d, 0, sizeof *d);
     d->random = seed * 0x9e3779b97f4a7c15u + 1;
     d->total = total;
     d->next = SPACE;
-    some_mode(&d->rounding, seed);
+    if (!plan) {
+        some_mode(&d->rounding, seed);
+    }
     struct plim_engine_config config = {
         .driver = &driver,
         .ctx = d,
         .rounding = &d->rounding,
+        .plan = plan,
         .total = total,
         .aim = 8, /* pages of several sizes in little memory */
         .room = 1 + seed % 5,
@@ -231,6 +235,11 @@ struct plim_engine *engine_begin(struct device *d, uint64_t seed, uint64_t total
     return e;
 }
 
+struct plim_engine *engine_begin(struct device *d, uint64_t seed, uint64_t total)
+{
+    return engine_begin_planned(d, seed, total, NULL);
+}
+
 void engine_finish(struct device *d, struct plim_engine *e)
 {
     d->trouble = 0;
@@ -240,4 +249,70 @@ void engine_finish(struct device *d, struct plim_engine *e)
     plim_engine_delete(e);
     assert_int_equal(d->used, 0);
     assert_int_equal(d->events, 0);
+}
+
+/* ---- blocks of a workload ----------------------------------------------------------------------- */
+
+bool engine_hold(struct device *d, struct plim_engine *e, uint64_t size, unsigned stream,
+                 uint64_t pool)
+{
+    uint64_t addr = 0;
+    unsigned flags = d->capturing ? PLIM_ENGINE_CAPTURING : 0;
+    enum plim_engine_code code = plim_engine_alloc(e, size, stream, pool, flags, &addr);
+    if (code != PLIM_ENGINE_OK) {
+        return false;
+    }
+    uint64_t bytes = plim_engine_round(&d->rounding, size), base, has;
+    assert_int_equal(addr % 512, 0);
+    assert_true(plim_engine_block(e, addr, &base, &has));
+    assert_true(base == addr && has == bytes && has >= size);
+    for (unsigned i = 0; i < d->n_held; i++) {
+        assert_false(d->held[i].addr < addr + bytes && addr < d->held[i].addr + d->held[i].size);
+    }
+    struct reuse reuse = {stream};
+    engine_pieces(d, addr, bytes, engine_must_be_idle, &reuse);
+    d->submitted[stream]++;
+    d->held[d->n_held++] = (struct held){addr, bytes, pool, stream, 0};
+    return true;
+}
+
+void engine_drop(struct device *d, struct plim_engine *e, unsigned i)
+{
+    struct held h = d->held[i];
+    d->held[i] = d->held[--d->n_held];
+    for (unsigned s = 0; s < STREAMS; s++) {
+        if (s == h.stream || (h.also >> s & 1)) {
+            struct reuse on = {s};
+            d->submitted[s]++;
+            engine_pieces(d, h.addr, h.size, engine_put_in_flight, &on);
+        }
+    }
+    unsigned flags = d->capturing ? PLIM_ENGINE_CAPTURING : 0;
+    assert_int_equal(plim_engine_free(e, h.addr, flags), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_free(e, h.addr, flags), PLIM_ENGINE_UNKNOWN);
+}
+
+void engine_share(struct device *d, struct plim_engine *e)
+{
+    struct held *h = &d->held[engine_roll(d) % d->n_held];
+    unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
+    assert_int_equal(plim_engine_record_stream(e, h->addr, stream), PLIM_ENGINE_OK);
+    h->also |= 1u << stream;
+}
+
+void engine_check(const struct device *d, const struct plim_engine *e)
+{
+    const char *wrong = plim_engine_check(e);
+    if (wrong) {
+        fail_msg("%s", wrong);
+    }
+    struct plim_engine_stats s;
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.reserved, d->used);
+    assert_int_equal(s.blocks, d->n_held);
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < d->n_held; i++) {
+        bytes += d->held[i].size;
+    }
+    assert_true(s.live >= bytes); /* pending ones count too */
 }

@@ -5,7 +5,8 @@
 /*
  * A device for tests of the moving allocator that keeps books: physical pages, mappings, streams that lag
  * behind, graph captures, calls that fail at random. It asserts what a real driver would punish: memory that
- * is taken away under work in flight, a call that a capture forbids, an unmapping that does not match.
+ * is taken away under work in flight, a call that a capture forbids, an unmapping that does not match. And blocks
+ * of a workload: no two may overlap, and none gets memory that another stream still uses.
  */
 
 #include "unit.h"
@@ -74,7 +75,20 @@ void engine_put_in_flight(struct device *d, uint32_t handle, uint64_t from, uint
 
 /* An engine on a new device; the seed chooses its mode and the sizes of its pages, too. */
 struct plim_engine *engine_begin(struct device *d, uint64_t seed, uint64_t total);
+/* The same in mode plan. NULL: as above. */
+struct plim_engine *engine_begin_planned(struct device *d, uint64_t seed, uint64_t total,
+                                         const struct plim_placement *plan);
 /* Delete it: everything is given back. */
 void engine_finish(struct device *d, struct plim_engine *e);
+
+/* Ask for a block, which becomes the last of `held`. false: there was no memory. */
+bool engine_hold(struct device *d, struct plim_engine *e, uint64_t size, unsigned stream,
+                 uint64_t pool);
+/* Free block i of `held`; the last one takes its number. */
+void engine_drop(struct device *d, struct plim_engine *e, unsigned i);
+/* Some block is used on some other stream too. */
+void engine_share(struct device *d, struct plim_engine *e);
+/* The engine's books agree with each other and with the device's. */
+void engine_check(const struct device *d, const struct plim_engine *e);
 
 #endif

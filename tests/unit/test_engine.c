@@ -31,47 +31,7 @@ static uint64_t some_size(struct device *d)
 static void take(struct device *d, struct plim_engine *e, uint64_t pool)
 {
     unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
-    uint64_t size = some_size(d), addr = 0;
-    unsigned flags = d->capturing ? PLIM_ENGINE_CAPTURING : 0;
-    enum plim_engine_code code = plim_engine_alloc(e, size, stream, pool, flags, &addr);
-    if (code != PLIM_ENGINE_OK) {
-        return;
-    }
-    uint64_t bytes = plim_engine_round(&d->rounding, size), base, has;
-    assert_int_equal(addr % 512, 0);
-    assert_true(plim_engine_block(e, addr, &base, &has));
-    assert_true(base == addr && has == bytes && has >= size);
-    for (unsigned i = 0; i < d->n_held; i++) {
-        assert_false(d->held[i].addr < addr + bytes && addr < d->held[i].addr + d->held[i].size);
-    }
-    struct reuse reuse = {stream};
-    engine_pieces(d, addr, bytes, engine_must_be_idle, &reuse);
-    d->submitted[stream]++;
-    d->held[d->n_held++] = (struct held){addr, bytes, pool, stream, 0};
-}
-
-static void drop(struct device *d, struct plim_engine *e, unsigned i)
-{
-    struct held h = d->held[i];
-    d->held[i] = d->held[--d->n_held];
-    for (unsigned s = 0; s < STREAMS; s++) {
-        if (s == h.stream || (h.also >> s & 1)) {
-            struct reuse on = {s};
-            d->submitted[s]++;
-            engine_pieces(d, h.addr, h.size, engine_put_in_flight, &on);
-        }
-    }
-    unsigned flags = d->capturing ? PLIM_ENGINE_CAPTURING : 0;
-    assert_int_equal(plim_engine_free(e, h.addr, flags), PLIM_ENGINE_OK);
-    assert_int_equal(plim_engine_free(e, h.addr, flags), PLIM_ENGINE_UNKNOWN);
-}
-
-static void share(struct device *d, struct plim_engine *e)
-{
-    struct held *h = &d->held[engine_roll(d) % d->n_held];
-    unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
-    assert_int_equal(plim_engine_record_stream(e, h->addr, stream), PLIM_ENGINE_OK);
-    h->also |= 1u << stream;
+    (void)engine_hold(d, e, some_size(d), stream, pool);
 }
 
 static void step(struct device *d, struct plim_engine *e, uint64_t *pool)
@@ -83,9 +43,9 @@ static void step(struct device *d, struct plim_engine *e, uint64_t *pool)
     if (what < 50 && d->n_held < BLOCKS) {
         take(d, e, engine_roll(d) % 8 == 0 ? 0 : *pool);
     } else if (what < 90 && d->n_held > 0) {
-        drop(d, e, (unsigned)(engine_roll(d) % d->n_held));
+        engine_drop(d, e, (unsigned)(engine_roll(d) % d->n_held));
     } else if (what < 94 && d->n_held > 0) {
-        share(d, e);
+        engine_share(d, e);
     } else if (what < 96) {
         d->capturing = !d->capturing;
         *pool = d->capturing ? 1 + engine_roll(d) % 3 : 0;
@@ -94,23 +54,6 @@ static void step(struct device *d, struct plim_engine *e, uint64_t *pool)
     } else if (what == 97 && !d->capturing) {
         plim_engine_drop_pool(e, 1 + engine_roll(d) % 3);
     }
-}
-
-static void check(const struct device *d, const struct plim_engine *e)
-{
-    const char *wrong = plim_engine_check(e);
-    if (wrong) {
-        fail_msg("%s", wrong);
-    }
-    struct plim_engine_stats s;
-    plim_engine_stats(e, &s);
-    assert_int_equal(s.reserved, d->used);
-    assert_int_equal(s.blocks, d->n_held);
-    uint64_t bytes = 0;
-    for (unsigned i = 0; i < d->n_held; i++) {
-        bytes += d->held[i].size;
-    }
-    assert_true(s.live >= bytes); /* pending ones count too */
 }
 
 /* Figures of all runs are added to *sum. */
@@ -123,7 +66,7 @@ static void run(uint64_t seed, unsigned steps, unsigned trouble, struct plim_eng
         d->trouble = i % 16 == 0 ? trouble : d->trouble;
         step(d, e, &pool);
         if (i % 8 == 0) {
-            check(d, e);
+            engine_check(d, e);
         }
     }
     struct plim_engine_stats s;

@@ -12,13 +12,14 @@
 static uint32_t bucket_of(const struct arena_key *key)
 {
     uint64_t h =
-        (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu + key->large;
+        (key->stream ^ (key->pool * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu + latest_of(key);
     return (uint32_t)((h ^ (h >> 33)) % ARENA_BUCKETS);
 }
 
 static bool serves(const struct arena *a, const struct arena_key *key)
 {
-    return a->key.stream == key->stream && a->key.pool == key->pool && a->key.large == key->large;
+    return a->key.stream == key->stream && a->key.pool == key->pool && a->key.large == key->large &&
+           a->key.height == key->height;
 }
 
 static void by_base_add(struct plim_engine *e, uint32_t arena)
@@ -48,8 +49,9 @@ static void tables_close(const struct plim_engine *e, struct arena *a)
 static bool arena_room(struct plim_engine *e, struct arena *a)
 {
     const struct plim_engine_driver *d = e->config.driver;
-    uint64_t least = round_up(e->config.total, e->slot);
-    a->size = a->key.large && a->key.pool == 0 ? least * LARGE_SPACE : least;
+    uint64_t least = round_up(a->key.height ? a->key.height : e->config.total, e->slot);
+    bool more = a->key.large && a->key.pool == 0 && !a->key.height;
+    a->size = more ? least * LARGE_SPACE : least;
     while (d->reserve(e->config.ctx, a->size, e->slot, &a->base) != 0) {
         a->size = round_up(a->size / 2, e->slot);
         if (a->size < least) {
@@ -100,7 +102,8 @@ void plim__mv_arena_unlist(struct plim_engine *e, uint32_t i)
     *link = a->chain;
     a->key.pool = 0;
     a->gone = true;
-    e->latest[a->key.large] = e->latest[a->key.large] == i ? 0 : e->latest[a->key.large];
+    uint32_t *latest = &e->latest[latest_of(&a->key)];
+    *latest = *latest == i ? 0 : *latest;
 }
 
 uint32_t plim__mv_arena_open(struct plim_engine *e, const struct arena_key *key)
@@ -135,7 +138,7 @@ uint32_t plim__mv_arena_open(struct plim_engine *e, const struct arena_key *key)
 
 uint32_t plim__mv_arena_of(const struct plim_engine *e, const struct arena_key *key)
 {
-    uint32_t i = e->latest[key->large];
+    uint32_t i = e->latest[latest_of(key)];
     if (i && serves(arena_at(e, i), key)) {
         return i;
     }
@@ -148,7 +151,7 @@ uint32_t plim__mv_arena_of(const struct plim_engine *e, const struct arena_key *
 
 struct arena *plim__mv_arena_at_addr(const struct plim_engine *e, uint64_t addr)
 {
-    for (unsigned k = 0; k < 2; k++) {
+    for (unsigned k = 0; k < 4; k++) {
         struct arena *a = arena_at(e, e->latest[k]);
         if (e->latest[k] && addr - a->base < a->size) {
             return a;

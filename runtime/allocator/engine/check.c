@@ -53,6 +53,9 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
         seen->live += b->size;
         seen->requested += b->requested;
         seen->blocks += b->state == PLIM_ENGINE_LIVE;
+        if (b->planned && !plim__mv_follow_knows(e, i)) {
+            return "a live block at its place is not in the table of places";
+        }
         return start == i ? NULL : "a live block is not in the table of starts";
     case PLIM_ENGINE_FREE: {
         uint64_t lo, hi;

@@ -68,6 +68,7 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
         plim_engine_delete(e);
         return NULL;
     }
+    plim__mv_follow_open(e, config->plan);
     return e;
 }
 
@@ -82,6 +83,7 @@ void plim_engine_delete(struct plim_engine *e)
     for (uint32_t i = 1; i < e->arenas.n; i++) {
         plim__mv_arena_close(e, arena_at(e, i));
     }
+    plim__mv_follow_close(e);
     plim__mv_table_close(&e->blocks, sizeof(struct block));
     plim__mv_table_close(&e->uses, sizeof(struct use));
     plim__mv_table_close(&e->arenas, sizeof(struct arena));
@@ -92,7 +94,7 @@ void plim_engine_delete(struct plim_engine *e)
 
 /* Pages as large as what is live makes good, and no larger than a small part of the room that is left:
  * where every byte counts, less must be stranded. */
-static uint64_t page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size)
+uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size)
 {
     if (!key->large) {
         return e->config.small_page;
@@ -117,6 +119,9 @@ static void give(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
     a->starts[(b->addr - a->base) >> a->shift] = 0;
+    if (b->planned) {
+        plim__mv_follow_freed(e, i);
+    }
     e->stats.live -= b->size;
     e->stats.requested -= b->requested;
     plim__mv_block_free(e, a, i, a->fence.next);
@@ -237,7 +242,7 @@ static uint32_t find_pages(struct plim_engine *e, const struct arena_key *key, u
         return 0;
     }
     e->latest[key->large] = arena;
-    return plim__mv_pages_grow(e, arena, size, page_for(e, key, size), flags);
+    return plim__mv_pages_grow(e, arena, size, plim__mv_page_for(e, key, size), flags);
 }
 
 static uint32_t find(struct plim_engine *e, const struct arena_key *key, uint64_t size,
@@ -273,12 +278,13 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
         return PLIM_ENGINE_NO_MEMORY;
     }
     uint64_t want = plim_engine_round(&e->rounding, size);
-    struct arena_key key = {stream, pool, want > PLIM_ENGINE_SMALL};
+    struct arena_key key = {.stream = stream, .pool = pool, .large = want > PLIM_ENGINE_SMALL};
     if (!plim__mv_blocks_spare(e, 1)) {
         e->stats.failures++;
         return PLIM_ENGINE_NO_HOST;
     }
-    uint32_t i = find(e, &key, want, flags);
+    uint32_t i = e->follow.plan && pool == 0 ? plim__mv_follow(e, want, stream, flags) : 0;
+    i = i ? i : find(e, &key, want, flags);
     if (!i) {
         e->stats.failures++;
         return PLIM_ENGINE_NO_MEMORY;
@@ -368,9 +374,12 @@ void plim_engine_trim(struct plim_engine *e)
 {
     deferred_pend(e);
     pending_wait(e);
+    bool spared = e->follow.spared;
+    e->follow.spared = false;
     for (uint32_t i = 1; i < e->arenas.n; i++) {
         plim__mv_pages_trim(e, i);
     }
+    e->follow.spared = spared;
 }
 
 void plim_engine_drop_pool(struct plim_engine *e, uint64_t pool)

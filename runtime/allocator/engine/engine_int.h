@@ -10,6 +10,8 @@
  *   arenas.c  arenas: made, found, handed on, given back
  *   engine.c  requests, pending frees, figures
  *   round.c   modes: what sizes are rounded up to
+ *   follow.c  mode plan: where in a placement the program is, and the places it says
+ *   placement.c  the text of a placement
  *   pause.c   memory given back for a time, addresses kept
  *   check.c   the invariants, for tests
  *
@@ -24,6 +26,7 @@
  */
 
 #include <plimsoll/engine.h>
+#include <plimsoll/placement.h>
 
 #define BIN_ROWS      36 /* row 0: sizes below 32 units; then one row for each power of two */
 #define BIN_COLS      32
@@ -41,7 +44,9 @@ struct block { /* 64 bytes */
     uint16_t arena;
     uint8_t state;    /* enum plim_engine_state */
     uint8_t row, col; /* FREE: where in the bins */
-    uint8_t pad[11];
+    uint8_t pad[7];
+    uint32_t
+        planned; /* LIVE, PENDING: request of the placement whose place this is, + 1; 0: none */
 };
 
 struct use { /* a stream that a live block is used on, or an event that a pending block waits for */
@@ -60,6 +65,7 @@ struct table {
 
 struct arena_key { /* whom an arena serves */
     uint64_t stream, pool;
+    uint64_t height; /* of an area of the placement, bytes; 0: an ordinary arena */
     bool large;
 };
 
@@ -86,13 +92,39 @@ struct arena {
     uint32_t bin[BIN_ROWS][BIN_COLS]; /* first FREE block */
 };
 
+/* The live blocks of an area of the placement, found by rank: a bit for each rank at which one starts, and
+ * above each level of bits one that says which of its words are not 0. */
+#define AREA_LEVELS 4 /* 64^4 ranks and more than a placement has */
+
+struct area {
+    uint32_t arena; /* 0: not opened */
+    bool hopeless;  /* there are no addresses or tables for it */
+    uint64_t *bits[AREA_LEVELS];
+    uint32_t *block; /* rank -> block */
+    uint64_t bytes;  /* of the tables, which start at bits[0] */
+};
+
+struct follower {
+    const struct plim_placement *plan; /* borrowed; NULL: the mode is another */
+    uint32_t next;                     /* request that is expected */
+    uint32_t score;  /* requests as planned, less those that were not; n at most */
+    uint32_t astray; /* requests in a row that were not as planned */
+    bool in_force;   /* places are taken */
+    bool spared;     /* free pages of areas do not serve others */
+    uint64_t latest[PLIM_PLACEMENT_GRAM]; /* sizes, oldest first */
+    uint64_t stream[PLIM_PLACEMENT_LANES];
+    bool bound[PLIM_PLACEMENT_LANES]; /* the lane's stream is known */
+    struct area area[PLIM_PLACEMENT_LANES][2];
+};
+
 struct plim_engine {
     struct plim_engine_config config;
     struct plim_engine_rounding rounding;
+    struct follower follow;
     struct table blocks;                  /* struct block */
     struct table uses;                    /* struct use */
     struct table arenas;                  /* struct arena; index 0 is one too */
-    uint32_t latest[2];                   /* arena of the latest request, small and large */
+    uint32_t latest[4];                   /* arena of the latest request, see latest_of() */
     uint32_t bucket[ARENA_BUCKETS];       /* stream, pool and size class -> newest arena */
     uint16_t by_base[PLIM_ENGINE_ARENAS]; /* arenas in the order of their addresses */
     uint32_t n_by_base;
@@ -146,6 +178,20 @@ static inline uint64_t *handle_at(const struct plim_engine *e, const struct aren
 static inline uint64_t slot_end(const struct plim_engine *e, uint64_t addr)
 {
     return (addr & ~(e->slot - 1)) + e->slot;
+}
+
+/* Where in `latest`: small, large, small and large areas. */
+static inline unsigned latest_of(const struct arena_key *key)
+{
+    return (key->height ? 2u : 0u) + key->large;
+}
+
+/* Size of the pages that an address of a VOID block will have when new ones are of `page` bytes. */
+static inline uint64_t page_to_be(const struct plim_engine *e, const struct arena *a, uint64_t addr,
+                                  uint64_t page)
+{
+    uint64_t has = page_at(e, a, addr);
+    return has ? has : page;
 }
 
 /* heap.c */
@@ -203,8 +249,34 @@ bool plim__mv_page_drop(struct plim_engine *e, struct arena *a, uint64_t at, uin
 #define PLIM__MV_GROW_BLOCKS 8
 uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, uint64_t page,
                              unsigned flags);
+struct fill { /* addresses that get pages */
+    struct arena *a;
+    uint32_t arena;
+    uint64_t at, end; /* still without pages */
+    uint64_t need;    /* those below are needed: end can come down to the page above */
+    uint64_t page;    /* of slots that have none */
+    unsigned flags;
+};
+/* Fill f->at .. f->end as far as possible, for a request of `size` bytes. They must belong to a block in
+ * no list with which nobody merges. */
+void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size);
 /* Has the arena addresses for such a block? */
 bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size);
 void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena);
+
+/* engine.c */
+/* Size of new pages for a request. */
+uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size);
+
+/* follow.c */
+void plim__mv_follow_open(struct plim_engine *e, const struct plim_placement *plan);
+void plim__mv_follow_close(struct plim_engine *e);
+/* A block of `size` bytes at the place that the placement has for this request, in no list; 0: it is not as
+ * planned, has no place, or the place is not free. */
+uint32_t plim__mv_follow(struct plim_engine *e, uint64_t size, uint64_t stream, unsigned flags);
+/* Block i, at its place until now, is free. */
+void plim__mv_follow_freed(struct plim_engine *e, uint32_t i);
+/* Do the areas know block i? For tests. */
+bool plim__mv_follow_knows(const struct plim_engine *e, uint32_t i);
 
 #endif

@@ -12,9 +12,10 @@
  *   3. new ones, below (1 + hard) times the highest live and the floor
  *   4. as 2, with pages that must be waited for
  *   5. new ones without that limit (little can be moved; the cap still holds)
- *   6. smaller new ones, for what is left of the device
+ *   6. as 4, with pages of the areas of a placement that is followed
+ *   7. smaller new ones, for what is left of the device
  *
- * Steps 2 and 4 touch mappings and ask events, so a request under graph capture skips them.
+ * Steps 2, 4 and 6 touch mappings and ask events, so a request under graph capture skips them.
  */
 
 #include "engine_int.h"
@@ -176,22 +177,24 @@ static void loot_arena(struct plim_engine *e, struct arena *a, const struct wish
     }
 }
 
-/* May pages of this arena serve others? Those of a private pool in use may not. */
-static bool may_loot(const struct arena *a)
+/* May pages of this arena serve others? Those of a private pool in use may not, those of an area that the
+ * program will want again as long as there are others. */
+static bool may_loot(const struct plim_engine *e, const struct arena *a)
 {
-    return a->size > 0 && a->key.pool == 0 && a->free_whole > 0 && !a->paused;
+    return a->size > 0 && a->key.pool == 0 && a->free_whole > 0 && !a->paused &&
+           !(a->key.height && e->follow.spared);
 }
 
 /* Free pages of all arenas, of arena `own` first. */
 static void loot_all(struct plim_engine *e, uint32_t own, const struct wish *wish,
                      struct loot *loot)
 {
-    if (may_loot(arena_at(e, own))) {
+    if (may_loot(e, arena_at(e, own))) {
         loot_arena(e, arena_at(e, own), wish, loot);
     }
     for (uint32_t i = 1; i < e->arenas.n && loot->n < wish->most; i++) {
         struct arena *a = arena_at(e, i);
-        if (i != own && may_loot(a)) {
+        if (i != own && may_loot(e, a)) {
             loot_arena(e, a, wish, loot);
         }
     }
@@ -213,7 +216,7 @@ static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t by
     uint64_t got = 0;
     for (uint32_t i = 1; i < e->arenas.n && got < bytes; i++) {
         struct arena *a = arena_at(e, i);
-        while (may_loot(a) && got < bytes) {
+        while (may_loot(e, a) && got < bytes) {
             struct loot loot = {.n = 0};
             struct wish wish = {page, true, wait, 1};
             loot_arena(e, a, &wish, &loot);
@@ -229,7 +232,7 @@ static uint64_t release_others(struct plim_engine *e, uint64_t page, uint64_t by
 void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena)
 {
     struct arena *a = arena_at(e, arena);
-    while (may_loot(a)) {
+    while (may_loot(e, a)) {
         struct loot loot = {.n = 0};
         struct wish wish = {0, true, true, BATCH};
         loot_arena(e, a, &wish, &loot);
@@ -241,15 +244,6 @@ void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena)
 }
 
 /* ---- filling a place ----------------------------------------------------------------------------- */
-
-struct fill {
-    struct arena *a;
-    uint32_t arena;
-    uint64_t at, end; /* addresses still without pages */
-    uint64_t need;    /* those below are needed: end can come down to the page above */
-    uint64_t page;    /* of slots that have none */
-    unsigned flags;
-};
 
 static bool is_full(const struct fill *f)
 {
@@ -391,8 +385,8 @@ static bool smaller_pages(const struct plim_engine *e, struct fill *f)
     return true;
 }
 
-/* Fill f->at .. f->end as far as possible; the steps are those of the head of this file. */
-static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
+/* The steps are those of the head of this file. */
+void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size)
 {
     uint64_t live = e->stats.live + size;
     if (live < e->stats.peak_live) {
@@ -411,6 +405,11 @@ static void fill(struct plim_engine *e, struct fill *f, uint64_t size)
     }
     if (more) {
         make_pages(e, f, UINT64_MAX);
+    }
+    if (calm && !is_full(f) && e->follow.spared) {
+        e->follow.spared = false;
+        reuse_pages(e, f, true);
+        e->follow.spared = true;
     }
     while (!is_full(f) && smaller_pages(e, f)) {
         make_pages(e, f, UINT64_MAX);
@@ -435,14 +434,6 @@ static bool better(const struct place *a, const struct place *b)
 {
     uint64_t left = a->hi - a->lo, right = b->hi - b->lo;
     return !b->hole || left < right || (left == right && a->start < b->start);
-}
-
-/* Size of the pages that an address of a VOID block will have. */
-static uint64_t page_to_be(const struct plim_engine *e, const struct arena *a, uint64_t addr,
-                           uint64_t page)
-{
-    uint64_t has = page_at(e, a, addr);
-    return has ? has : page;
 }
 
 /* Where in VOID block i and its FREE neighbours a request would stand, at the low and the high end. */
@@ -565,7 +556,7 @@ uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t siz
     block_at(e, i)->state = PLIM_ENGINE_LIVE;
     struct fill f = {a, arena, p.lo, p.hi, p.start + size, page, flags};
     f.need = f.need < f.end ? f.need : f.end;
-    fill(e, &f, size);
+    plim__mv_pages_fill(e, &f, size);
     if (is_full(&f)) {
         if (f.at < p.hi) { /* smaller pages end earlier */
             plim__mv_block_void(e, a, plim__mv_block_cut(e, i, f.at - p.lo));
@@ -583,7 +574,7 @@ uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t siz
         abandon(e, a, i, f.at - p.lo);
         i = 0;
     }
-    if ((flags & PLIM_ENGINE_CAPTURING) == 0 && may_loot(a)) {
+    if ((flags & PLIM_ENGINE_CAPTURING) == 0 && may_loot(e, a)) {
         fence_record(e, a);
     }
     return i;
