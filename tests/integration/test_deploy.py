@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is in deploy/ works with the programs that it is for: Prometheus, VictoriaMetrics, systemd, dpkg, Kubernetes."""
+"""What is in deploy/ works with the programs that it is for: Prometheus, VictoriaMetrics, systemd, dpkg, Kubernetes,
+Envoy."""
 
 import fnmatch
 import json
@@ -8,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,10 +20,12 @@ import urllib.parse
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import monitor  # noqa: E402
 import plimtest  # noqa: E402
+import test_gate_daemon  # noqa: E402
 
 DEPLOY = plimtest.ROOT / "deploy"
 BUILD = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", plimtest.ROOT / "build"))
 ENV_PYTHON = plimtest.ROOT / ".venv-deploy" / "bin" / "python"
+ENVOY = next((plimtest.ROOT / ".venv-deploy").glob("lib/python3*/site-packages/envoy/_bin/envoy"), None)
 NAME = re.compile(r"(?<![\w:/.-])plimsoll_[a-z0-9_]+(?![\w*(])")
 
 
@@ -96,6 +100,66 @@ class Rules(unittest.TestCase):
                              "-remoteWrite.url=http://127.0.0.1:1/"]):
                 code, text = said_by(*command, cwd=where)
                 self.assertEqual(code, 0, text)
+
+
+class Envoy(test_gate_daemon.Daemon):
+    @unittest.skipIf(not ENVOY, "no Envoy here")
+    def test_asks_before_it_passes_on(self):
+        """Envoy with deploy/envoy passes on what fits, gives the gate's refusals to the client, and passes all when the gate is away"""
+        engine = test_gate_daemon.Engine(blocks=101)
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048)
+        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
+        front = self.envoy(gate.port, engine.port)
+        self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20, "max_tokens": 10})[:2], (200, {"ok": True}))
+        self.assertEqual(engine.served, 1)
+        status, told, headers = self.ask(front, "POST", "/v1/chat/completions", {"prompt": "word " * 5000})
+        self.assertEqual((status, told["error"]["code"]), (400, "context_length_exceeded"))
+        self.assertEqual((headers["x-plimsoll-reason"], headers["x-should-retry"]), ("too_long", "false"))
+        self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "a"}, {"X-Plimsoll-Prompt-Tokens": "5000"})[0], 400)
+        engine.usage = 1.0
+        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1].get("used_units") == 100)
+        status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20})
+        self.assertEqual((status, told["error"]["code"]), (429, "rate_limit_exceeded"))
+        self.assertTrue(1 <= int(headers["retry-after"]) <= 60)
+        self.assertEqual(engine.served, 1)
+        gate.kill()
+        gate.wait()
+        self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20})[0], 200)
+
+    def envoy(self, gate_port, engine_port):
+        """Envoy with the filter and the cluster of deploy/, in front of an engine; its port."""
+        text = json.dumps(yaml_of("envoy/ext_authz.yaml")[0]).replace("127.0.0.1:9755", f"127.0.0.1:{gate_port}")
+        ours = json.loads(text.replace('"port_value": 9755', f'"port_value": {gate_port}'))
+        typed = "type.googleapis.com/envoy.extensions.filters.http."
+        manager = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+        router = {"name": "envoy.filters.http.router", "typed_config": {"@type": typed + "router.v3.Router"}}
+        front = monitor.free_port()
+
+        def address(port):
+            return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+        engine = {"name": "engine", "type": "STATIC", "load_assignment": {"cluster_name": "engine", "endpoints": [
+            {"lb_endpoints": [{"endpoint": {"address": address(engine_port)}}]}]}}
+        hosts = [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "engine"}}]}]
+        filters = [{"name": "http", "typed_config": {"@type": manager, "stat_prefix": "http", "route_config": {"virtual_hosts": hosts},
+                                                     "http_filters": [*ours["http_filters"], router]}}]
+        path = pathlib.Path(self.folder.name) / "envoy.json"
+        path.write_text(json.dumps({"static_resources": {
+            "listeners": [{"address": address(front), "filter_chains": [{"filters": filters}]}], "clusters": [*ours["clusters"], engine]}}))
+        code, text = said_by(ENVOY, "--mode", "validate", "-c", path)
+        self.assertEqual(code, 0, text)
+        log = open(path.with_suffix(".log"), "wb")
+        self.addCleanup(log.close)
+        self.running.append(subprocess.Popen([ENVOY, "-c", path, "--concurrency", "1", "--disable-hot-restart"], stdout=log, stderr=log))
+
+        def listens():
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", front)) == 0
+
+        self.until(listens)
+        return front
 
 
 class Dashboards(unittest.TestCase):
