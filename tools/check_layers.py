@@ -37,7 +37,7 @@ MAY_INCLUDE = {
     "detect": NOUNS | {"device", "observe"},
     "http": {"base"},
     "gate": NOUNS | {"http", "observe", "report"},
-    "run": NOUNS | {"device", "http", "observe"},
+    "run": REPORT | {"device", "http", "observe"},  # and judges the last words of what it runs
     "incident": REPORT | {"report", "device"},
     "cli": REPORT | {"report"} | WORLD,
     "top": REPORT | {"report"} | WORLD,

@@ -436,6 +436,8 @@
       "answers 200 while the server works: http://127.0.0.1:8000/health")                          \
     X(S, health_every, DURATION, "health-every", 0, "TIME", "5s", "time between two questions")    \
     X(S, health_misses, COUNT, "health-misses", 0, "N", "3", "missing answers that mean it hangs") \
+    X(S, heartbeat, DURATION, "heartbeat", 0, "TIME", "2m",                                        \
+      "a process of it that uses a device and gives no sign of life for so long hangs")            \
     X(S, start_timeout, DURATION, "start-timeout", 0, "TIME", "20m",                               \
       "longest time until it is healthy")                                                          \
     X(S, ledger, TEXT, "ledger", 0, "FILE", NULL,                                                  \

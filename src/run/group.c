@@ -19,9 +19,11 @@
 
 #define ANCESTORS 64 /* most steps from a process to its forebears */
 
-static void become(const char *const *argv, int report)
+static void become(const char *const *argv, const int out[2], int report)
 {
     sigset_t none;
+    (void)dup2(out[0], STDOUT_FILENO);
+    (void)dup2(out[1], STDERR_FILENO);
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)sigemptyset(&none);
@@ -33,7 +35,8 @@ static void become(const char *const *argv, int report)
     _exit(127);
 }
 
-enum plim_status plim__group_start(const char *const *argv, pid_t *pid, struct plim_err *err)
+enum plim_status plim__group_start(const char *const *argv, const int out[2], pid_t *pid,
+                                   struct plim_err *err)
 {
     int report[2];
     int code = 0;
@@ -43,7 +46,7 @@ enum plim_status plim__group_start(const char *const *argv, pid_t *pid, struct p
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t child = fork();
     if (child == 0) {
-        become(argv, report[1]);
+        become(argv, out, report[1]);
     }
     int saved = errno;
     (void)close(report[1]);

@@ -73,18 +73,22 @@ static double stepped(const struct plim_notch *notch, double value, unsigned tim
     return value;
 }
 
+static bool is_whole(const char *text)
+{
+    return strspn(text, "0123456789") == strlen(text);
+}
+
 /* The value as the flag had it: whole, or with the digits that a step can change. */
 static void write_value(const char *original, double value, char *out, size_t room)
 {
-    bool whole = strspn(original, "0123456789") == strlen(original);
-    if (whole) {
+    if (is_whole(original)) {
         (void)snprintf(out, room, "%.0f", floor(value + 1e-9));
     } else {
         (void)snprintf(out, room, "%.6g", value);
     }
 }
 
-/* The value after `times` steps; false: the flag is not there, has no number, or would be below the limit. */
+/* The value after `times` steps; false: the flag is not there, has no number, or would be below the limit, or nothing. */
 static bool value_after(const struct plim_notch *notch, const char *const *command, size_t n,
                         unsigned times, char *out, size_t room)
 {
@@ -95,7 +99,7 @@ static bool value_after(const struct plim_notch *notch, const char *const *comma
     }
     const char *text = command[at] + skip;
     double value = strtod(text, &end);
-    double least = notch->limit > 0 ? notch->limit : 1e-9;
+    double least = fmax(notch->limit, is_whole(text) ? 1 : 1e-9);
     if (end == text || *end != '\0' || !isfinite(value) ||
         stepped(notch, value, times) < least - 1e-9) {
         return false;

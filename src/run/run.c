@@ -153,6 +153,7 @@ static void clean_up(struct plim__run *r)
     if (r->pid != 0) { /* the loop failed */
         plim__group_signal(r->pid, SIGKILL);
     }
+    plim__words_stop(&r->words);
     plim__health_stop(&r->health);
     plim__start_lock_free(&r->lock);
     if (r->ledger_open) {

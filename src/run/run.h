@@ -10,6 +10,8 @@
  *              default) runs under `plimsoll record`, which leaves an incident of a failure
  *   health     an address that answers 200 while the server works. A server that is alive and does
  *              not answer hangs
+ *   heartbeat  attach, in processes of the command that use a device, tells figures once a second; one
+ *              that tells none for long hangs, whatever the server in front of it answers
  *   drain      nothing new is let in (the gate's ledger), what runs may end, readiness is off
  *   notch      one flag of the command made smaller after a failure for want of memory, and larger
  *              again after a long good time
@@ -39,7 +41,8 @@ struct plim_run_options {
     const char *health; /* "http://127.0.0.1:8000/health", or NULL: being alive is enough */
     uint64_t health_every_ns, health_timeout_ns; /* 0: 5 s */
     uint32_t health_misses;                      /* in a row that mean it hangs; 0: 3 */
-    uint64_t start_ns;                           /* longest time to become healthy; 0: 20 min */
+    uint64_t heartbeat_ns;      /* longest silence of a process that attach watches; 0: 2 min */
+    uint64_t start_ns;          /* longest time to become healthy; 0: 20 min */
     const char *ledger;         /* the gate's, of the server's middleware; NULL: no drain by it */
     uint64_t drain_ns;          /* longest time that requests may take to end; 0: 30 s */
     uint64_t grace_ns;          /* between SIGTERM and SIGKILL; 0: 30 s */

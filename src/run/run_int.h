@@ -48,12 +48,36 @@ PLIM_MUST_USE enum plim_status plim__health_start(struct plim__health *health,
 /** plim__health_stop() - waits for an answer that is on its way, at most the timeout. */
 void plim__health_stop(struct plim__health *health);
 
+/* ---- what the command says (words.c) ---- */
+
+struct plim__words {
+    int in[2];   /* its standard output and error, on their way to ours; -1: none */
+    int wake[2]; /* a pipe whose end stops the thread */
+    pthread_t thread;
+    bool started;
+    atomic_bool busy; /* between hearing and having passed on */
+    pthread_mutex_t lock;
+    char *piece;       /* two pieces of the last that was said; NULL: nothing is listened to */
+    size_t n[2];       /* of each, the older first */
+    uint64_t since_ns; /* of the younger */
+};
+
+/** plim__words_start() - listen. @out: [2], to be the command's standard output and error, and closed by the caller
+ * when it has them. Errors: PLIM_E_NOMEM, PLIM_E_OS. End with plim__words_stop(). */
+PLIM_MUST_USE enum plim_status plim__words_start(struct plim__words *words, int out[2],
+                                                 struct plim_err *err);
+/** plim__words_stop() - pass on what was said so far, and listen no more. One that does not listen: nothing. */
+void plim__words_stop(struct plim__words *words);
+/** plim__words_of_memory() - whether its last words, of two minutes at most, tell of a device's memory that ran
+ * out. @why: the verdict in a sentence or two. Cost: a pass over at most 256 KiB. */
+bool plim__words_of_memory(struct plim__words *words, char *why, size_t room);
+
 /* ---- the command's processes (group.c) ---- */
 
-/** plim__group_start() - start argv in a process group of its own. *pid is that of both. Errors:
- * PLIM_E_NOINPUT it cannot be started; PLIM_E_OS. */
-PLIM_MUST_USE enum plim_status plim__group_start(const char *const *argv, pid_t *pid,
-                                                 struct plim_err *err);
+/** plim__group_start() - start argv in a process group of its own. *pid is that of both. @out: [2], its
+ * standard output and error. Errors: PLIM_E_NOINPUT it cannot be started; PLIM_E_OS. */
+PLIM_MUST_USE enum plim_status plim__group_start(const char *const *argv, const int out[2],
+                                                 pid_t *pid, struct plim_err *err);
 /** plim__group_signal() - to every process of the group, and to those who left it and are ours. */
 void plim__group_signal(pid_t pid, int signal_number);
 /** plim__group_reap() - take up children that ended; true when the command itself did: *status. */

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define LOOK_NS (2 * PLIM_SECOND_NS)
 #define SETTLED_NS                                                                                 \
@@ -86,8 +87,13 @@ static enum plim_status make_command(struct plim__run *r, const char ***out, str
 static enum plim_status start(struct plim__run *r, struct plim_err *err)
 {
     const char **argv;
+    int out[2];
     PLIM_TRY(make_command(r, &argv, err));
-    PLIM_TRY(plim__group_start(argv, &r->pid, err));
+    PLIM_TRY(plim__words_start(&r->words, out, err));
+    enum plim_status st = plim__group_start(argv, out, &r->pid, err);
+    (void)close(out[0]);
+    (void)close(out[1]);
+    PLIM_TRY(st);
     r->ended = false;
     r->ooms = 0;
     r->n_members = 0;
@@ -164,6 +170,11 @@ static void failed(struct plim__run *r, const char *why)
 {
     plim__run_tell(r, "%s", why);
     plim__run_look(r); /* the incident that the recording has just finished */
+    char words[320];
+    if (r->ooms == 0 && plim__words_of_memory(&r->words, words, sizeof(words))) {
+        r->ooms = 1;
+        plim__run_tell(r, "memory ran out, by its own words: %s", words);
+    }
     say_notch(r);
     r->exit_code = r->ended ? code_of(r->status) : 1;
     if (!may_restart(r)) {
@@ -239,15 +250,33 @@ static bool wants_restart(struct plim__run *r)
            plim__window_open(&r->window, plim_wall_ns() / PLIM_SECOND_NS);
 }
 
-static void serving(struct plim__run *r)
+/* Whether it is alive and does not work: no answer, or no sign of life from a process of it. */
+static bool hangs(struct plim__run *r)
 {
-    bool breaker;
-    (void)plim__run_in_flight(r, &breaker);
     unsigned misses = atomic_load(&r->health.misses);
     unsigned most = r->options->health_misses ? r->options->health_misses : 3;
     if (r->health.address != NULL && misses >= most) {
         failed(r, r->ooms ? "it hangs since memory ran out" : "it is alive and does not answer");
-    } else if (breaker) {
+        return true;
+    }
+    if (r->silent_ns >= chosen(r->options->heartbeat_ns, 120 * PLIM_SECOND_NS)) {
+        char why[128];
+        (void)snprintf(why, sizeof(why), "process %u of it has given no sign of life for %.0f s",
+                       (unsigned)r->silent_pid, (double)r->silent_ns / 1e9);
+        failed(r, why);
+        return true;
+    }
+    return false;
+}
+
+static void serving(struct plim__run *r)
+{
+    bool breaker;
+    (void)plim__run_in_flight(r, &breaker);
+    if (hangs(r)) {
+        return;
+    }
+    if (breaker) {
         plim__run_tell(r, "the gate's breaker tripped: draining, then a restart");
         r->ooms += r->ooms == 0;
         say_notch(r);
@@ -317,6 +346,7 @@ static void clearing(struct plim__run *r)
         plim__run_tell(r, "the driver still lists memory of processes that are gone");
     }
     r->pid = 0;
+    plim__words_stop(&r->words);
     plim__run_enter(r, r->stop ? PLIM__PHASE_ENDED : PLIM__PHASE_PAUSE);
 }
 

@@ -34,6 +34,7 @@ struct plim__run {
     struct plim_arena arena; /* of the command that runs now */
     struct plim__notify notify;
     struct plim__health health;
+    struct plim__words words;
     char health_address[256], health_path[512];
     struct plim_notches notches;
     struct plim__window window;
@@ -52,6 +53,8 @@ struct plim__run {
     bool stop;      /* end after this turn */
     int exit_code;
     unsigned ooms;                  /* seen in this turn */
+    uint64_t silent_ns;             /* since the quietest member with a heartbeat told something */
+    uint32_t silent_pid;            /* that member */
     uint32_t member[PLIM__MEMBERS]; /* processes of this turn that used a device */
     size_t n_members;
     uint64_t started[PLIM__STARTS]; /* times of restarts, a ring */

@@ -3,6 +3,8 @@
 
 #include "run/turn.h"
 
+#include "base/num.h"
+
 #include <string.h>
 
 static bool is_member(const struct plim__run *r, uint32_t pid)
@@ -22,6 +24,20 @@ static void take_member(struct plim__run *r, uint32_t pid)
     }
 }
 
+/* The quietest member of those that tell figures. */
+static void take_silence(struct plim__run *r)
+{
+    r->silent_ns = 0;
+    for (size_t i = 0; i < r->seen.allocators.n; i++) {
+        const struct plim_allocator_now *a = &r->seen.allocators.items[i];
+        uint64_t silent = plim_sub_sat(r->seen.sample.time_ns, a->told_ns);
+        if (is_member(r, a->pid) && a->told_ns > 0 && silent > r->silent_ns) {
+            r->silent_ns = silent;
+            r->silent_pid = a->pid;
+        }
+    }
+}
+
 void plim__run_look(struct plim__run *r)
 {
     struct plim_err err = {0};
@@ -36,6 +52,7 @@ void plim__run_look(struct plim__run *r)
     for (size_t i = 0; r->pid != 0 && i < r->seen.allocators.n; i++) {
         take_member(r, r->seen.allocators.items[i].pid);
     }
+    take_silence(r);
     for (size_t i = 0; i < r->seen.happenings.n; i++) {
         const struct plim_happening *h = &r->seen.happenings.items[i];
         bool bundle = h->kind == PLIM_HAPPENED_INCIDENT && strstr(h->text, "-oom-") != NULL;

@@ -47,6 +47,9 @@ if "child" in plan:
     (folder / "child").write_text(str(child.pid))
 if "oom" in plan:
     (folder / "incidents" / f"incident-20260801T000000Z-oom-{os.getpid()}").mkdir(parents=True)
+if "words" in plan:
+    print("ValueError: Free memory on device cuda:0 (59.6/79.65 GiB) on startup is less than desired GPU memory utilization (0.9, 71.68 GiB). "
+          "Decrease GPU memory utilization or reduce GPU memory used by other processes.", file=sys.stderr)
 if "fail" in plan:
     sys.exit(3)
 if "well" in plan:
@@ -212,6 +215,16 @@ class Run(unittest.TestCase):
                                  "--max-model-len 2048 --gpu-memory-utilization=0.9",
                                  "--max-model-len 2048 --gpu-memory-utilization=0.85"])
         self.assertIn("ONE NOTCH LOWER because memory ran out: max-model-len 4096 -> 2048", self.said())
+        self.stop()
+
+    def test_a_notch_lower_by_the_command_s_own_words(self):
+        """an engine that finds too little memory when it starts says so in its log only: that counts, and the log passes through"""
+        self.plan(turn1="words fail")
+        self.start("--notch", "gpu-memory-utilization=-0.1:0.5", flags=["--gpu-memory-utilization=0.9"])
+        self.until("serving after")
+        self.assertIn("\nValueError: Free memory on device cuda:0 (59.6/79.65 GiB)", self.said())
+        self.assertIn("memory ran out, by its own words: 20.05 GiB of the device were in use", self.said())
+        self.assertIn("ONE NOTCH LOWER because memory ran out: gpu-memory-utilization 0.9 -> 0.8", self.said())
         self.stop()
 
     def test_no_notch_without_such_a_failure(self):
