@@ -216,6 +216,8 @@ struct plimsoll_gate_config {
 };
 
 #define PLIMSOLL_GATE_MAY_WAIT 1u /* rather than be refused */
+#define PLIMSOLL_GATE_BY_LEASE                                                                     \
+    2u /* it outlives the process that asks: only its lease, or its release, ends it */
 
 struct plimsoll_gate_request {
     uint32_t prompt_tokens;
@@ -230,7 +232,7 @@ struct plimsoll_gate_request {
     int32_t
         priority; /* 0: normal; below: refused when a tenth is free still; above: up to the whole pool */
     uint32_t known_output; /* tokens, where somebody knows; 0: expected by class */
-    uint32_t flags;        /* PLIMSOLL_GATE_MAY_WAIT */
+    uint32_t flags;        /* PLIMSOLL_GATE_MAY_WAIT, PLIMSOLL_GATE_BY_LEASE */
     uint32_t reserved;
     uint64_t lease_ns; /* 0: the ledger's */
 };
@@ -346,15 +348,20 @@ PLIMSOLL_GATE_API int plimsoll_gate_attach(struct plimsoll_gate *gate, void *mem
 
 /**
  * plimsoll_gate_open() - the ledger in a file (on a tmpfs such as /dev/shm), made when it is not there.
- * @config: NULL: only one that is there. A ledger with another configuration is made anew when no live
- * process uses it. The file has mode 0600 and, when it was there, must be a regular file of this user or root.
+ * @config: NULL: only one that is there, to look at and to steer. A ledger with another configuration is made
+ * anew when no live process uses it that opened it with one; for those that look on, the old file stays what it
+ * was, see plimsoll_gate_replaced(). The file has mode 0600 and, when it was there, must be a regular file of this user or root.
  * Returns 0, NO_FILE (errno says why), BAD_CONFIG, OTHER_CONFIG, BAD_LEDGER, BUSY, NO_ROOM.
  */
 PLIMSOLL_GATE_API int plimsoll_gate_open(struct plimsoll_gate *gate, const char *path,
                                          const struct plimsoll_gate_config *config,
                                          uint64_t now_ns);
 
-/** plimsoll_gate_close() - return this process's reservations and leave; unmaps a file, which stays. */
+/** plimsoll_gate_replaced() - whether `path` names another file by now than the one that is open: a server with another
+ * configuration began, or somebody removed it. Close it then, and open it again. False for a ledger without a file. */
+PLIMSOLL_GATE_API bool plimsoll_gate_replaced(const struct plimsoll_gate *gate, const char *path);
+
+/** plimsoll_gate_close() - return this process's reservations, but those BY_LEASE, and leave; unmaps a file, which stays. */
 PLIMSOLL_GATE_API void plimsoll_gate_close(struct plimsoll_gate *gate, uint64_t now_ns);
 
 /** plimsoll_gate_config() - a copy of the configuration in use. */

@@ -44,7 +44,7 @@ void plim__agent_line(struct plim__gate *g, char *out, size_t room)
         (void)snprintf(out, room, "drain #%s\n", why);
     } else if (!ready) {
         (void)snprintf(out, room, "down #%s\n", why);
-    } else if (plimsoll_gate_read(&g->ledger, &s, plim_mono_ns()) == PLIMSOLL_GATE_OK) {
+    } else if (plimsoll_gate_read(plim__gate_ledger(g), &s, plim_mono_ns()) == PLIMSOLL_GATE_OK) {
         (void)snprintf(out, room, "up ready %u%%\n", s.stale ? 1 : weight_of(s.pressure));
     } else {
         (void)snprintf(out, room, "up ready 1%%\n");

@@ -29,8 +29,8 @@ static void undecided(struct plim__gate *g, struct plimsoll_gate_decision *out)
 void plim__gate_judge(struct plim__gate *g, const struct plimsoll_gate_request *request,
                       struct plimsoll_gate_decision *out)
 {
-    if (!atomic_load(&g->open) ||
-        plimsoll_gate_admit(&g->ledger, request, out, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
+    if (!atomic_load(&g->open) || plimsoll_gate_admit(plim__gate_ledger(g), request, out,
+                                                      plim_mono_ns()) != PLIMSOLL_GATE_OK) {
         undecided(g, out);
     }
 }
@@ -72,8 +72,9 @@ PLIM__GATE_HANDLER(admit)
         return PLIM_E_USAGE;
     }
     count(g, PLIM_GATE_COUNT_ADMITS);
+    wanted.flags |= PLIMSOLL_GATE_BY_LEASE; /* it runs in the engine, not here */
     if (class_name[0] != '\0' && atomic_load(&g->open)) {
-        wanted.class_id = plimsoll_gate_class(&g->ledger, class_name, plim_mono_ns());
+        wanted.class_id = plimsoll_gate_class(plim__gate_ledger(g), class_name, plim_mono_ns());
     }
     plim__gate_judge(g, &wanted, &d);
     say_decision(answer, &d);
@@ -153,8 +154,9 @@ PLIM__GATE_HANDLER(extend)
     struct about about;
     PLIM_TRY(read_about(g, request, &about, err));
     PLIM_TRY(check_open(g, err));
-    return settled(plimsoll_gate_extend(&g->ledger, about.id, about.generated, plim_mono_ns()),
-                   about.id, answer, err);
+    return settled(
+        plimsoll_gate_extend(plim__gate_ledger(g), about.id, about.generated, plim_mono_ns()),
+        about.id, answer, err);
 }
 
 PLIM__GATE_HANDLER(release)
@@ -163,9 +165,9 @@ PLIM__GATE_HANDLER(release)
     struct about about;
     PLIM_TRY(read_about(g, request, &about, err));
     PLIM_TRY(check_open(g, err));
-    return settled(
-        plimsoll_gate_release(&g->ledger, about.id, about.generated, about.outcome, plim_mono_ns()),
-        about.id, answer, err);
+    return settled(plimsoll_gate_release(plim__gate_ledger(g), about.id, about.generated,
+                                         about.outcome, plim_mono_ns()),
+                   about.id, answer, err);
 }
 
 PLIM__GATE_HANDLER(poll)
@@ -175,7 +177,7 @@ PLIM__GATE_HANDLER(poll)
     struct plimsoll_gate_decision d;
     PLIM_TRY(read_about(g, request, &about, err));
     PLIM_TRY(check_open(g, err));
-    int code = plimsoll_gate_poll(&g->ledger, about.id, &d, plim_mono_ns());
+    int code = plimsoll_gate_poll(plim__gate_ledger(g), about.id, &d, plim_mono_ns());
     if (code != PLIMSOLL_GATE_OK) {
         return settled(code, about.id, answer, err);
     }
@@ -191,7 +193,8 @@ PLIM__GATE_HANDLER(oom)
     PLIM_TRY(check_json(g, request, err));
     PLIM_TRY(plim__gate_read_request(request->body, &failed, class_name, err));
     PLIM_TRY(check_open(g, err));
-    return settled(plimsoll_gate_oom(&g->ledger, &failed, 0, plim_mono_ns()), 0, answer, err);
+    return settled(plimsoll_gate_oom(plim__gate_ledger(g), &failed, 0, plim_mono_ns()), 0, answer,
+                   err);
 }
 
 /* ---- about the server ---- */
@@ -206,7 +209,7 @@ bool plim__gate_ready(struct plim__gate *g, const char **why)
         *why = "no ledger yet";
     } else if (!atomic_load(&g->engine_up)) {
         *why = "the engine does not answer";
-    } else if (plimsoll_gate_read(&g->ledger, &s, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
+    } else if (plimsoll_gate_read(plim__gate_ledger(g), &s, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
         *why = "the ledger is locked";
     } else if (s.draining != 0) {
         *why = s.draining == 2 ? "ran out of memory repeatedly" : "draining";
@@ -222,7 +225,7 @@ PLIM__GATE_HANDLER(pressure)
     const char *why;
     (void)request;
     PLIM_TRY(check_open(g, err));
-    if (plimsoll_gate_read(&g->ledger, &s, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
+    if (plimsoll_gate_read(plim__gate_ledger(g), &s, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
         return plim__fail(err, PLIM_E_OS, "the ledger is locked");
     }
     bool ready = plim__gate_ready(g, &why);
@@ -243,7 +246,8 @@ PLIM__GATE_HANDLER(drain)
     if (!good) {
         return plim__fail(err, PLIM_E_USAGE, "the body is {\"on\": true} or {\"on\": false}");
     }
-    return settled(plimsoll_gate_drain(&g->ledger, on != 0, plim_mono_ns()), 0, answer, err);
+    return settled(plimsoll_gate_drain(plim__gate_ledger(g), on != 0, plim_mono_ns()), 0, answer,
+                   err);
 }
 
 PLIM__GATE_HANDLER(healthz)

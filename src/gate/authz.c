@@ -53,11 +53,12 @@ PLIM__GATE_HANDLER(authz)
     struct plimsoll_gate_request wanted = {
         .prompt_tokens = prompt_tokens(request),
         .max_tokens = number(request, "X-Plimsoll-Max-Tokens"),
+        .flags = PLIMSOLL_GATE_BY_LEASE,
         .lease_ns = g->options->authz_lease_ns ? g->options->authz_lease_ns : LEASE_NS};
     (void)err;
     (void)atomic_fetch_add_explicit(&g->count[PLIM_GATE_COUNT_AUTHZ], 1, memory_order_relaxed);
     if (class_name != NULL && *class_name != '\0' && atomic_load(&g->open)) {
-        wanted.class_id = plimsoll_gate_class(&g->ledger, class_name, plim_mono_ns());
+        wanted.class_id = plimsoll_gate_class(plim__gate_ledger(g), class_name, plim_mono_ns());
     }
     plim__gate_judge(g, &wanted, &d);
     if (d.http == 200) {

@@ -86,7 +86,7 @@ static int open_in_memory(struct plim__gate *g, const struct plimsoll_gate_confi
     g->memory = bytes > 0 ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
     return g->memory == NULL
                ? PLIMSOLL_GATE_BAD_CONFIG
-               : plimsoll_gate_create(&g->ledger, g->memory, bytes, c, plim_mono_ns());
+               : plimsoll_gate_create(plim__gate_ledger(g), g->memory, bytes, c, plim_mono_ns());
 }
 
 /* The ledger that is there, or a new one when the size of the pool is known. Not ready yet is no error. */
@@ -95,22 +95,24 @@ static enum plim_status try_open(struct plim__gate *g, uint64_t capacity_tokens,
 {
     const struct plim_gate_options *o = g->options;
     struct plimsoll_gate_config c;
-    int code = o->ledger != NULL ? plimsoll_gate_open(&g->ledger, o->ledger, NULL, plim_mono_ns())
-                                 : PLIMSOLL_GATE_NO_FILE;
+    int code = o->ledger != NULL
+                   ? plimsoll_gate_open(plim__gate_ledger(g), o->ledger, NULL, plim_mono_ns())
+                   : PLIMSOLL_GATE_NO_FILE;
     if (code != PLIMSOLL_GATE_OK && capacity_tokens > 0) {
         fill_config(o, capacity_tokens, max_length, &c);
         if (plimsoll_gate_wrong(&c) != NULL) {
             return plim__fail(err, PLIM_E_USAGE, "the ledger cannot be made: %s makes no sense",
                               plimsoll_gate_wrong(&c));
         }
-        code = o->ledger == NULL ? open_in_memory(g, &c)
-                                 : plimsoll_gate_open(&g->ledger, o->ledger, &c, plim_mono_ns());
+        code = o->ledger == NULL
+                   ? open_in_memory(g, &c)
+                   : plimsoll_gate_open(plim__gate_ledger(g), o->ledger, &c, plim_mono_ns());
         if (code == PLIMSOLL_GATE_NO_FILE) {
             return plim__fail_errno(err, PLIM_E_NOINPUT, errno, "ledger %s", o->ledger);
         }
     }
     if (code == PLIMSOLL_GATE_OK) {
-        plimsoll_gate_config(&g->ledger, &c);
+        plimsoll_gate_config(plim__gate_ledger(g), &c);
         atomic_store(&g->open, true);
         plim__gate_tell(g, "ledger %s: %llu units, policy %s", o->ledger ? o->ledger : "in memory",
                         (unsigned long long)c.capacity_units, plimsoll_gate_policy_text(c.policy));
@@ -121,6 +123,37 @@ static enum plim_status try_open(struct plim__gate *g, uint64_t capacity_tokens,
                                      : "a server to make the ledger");
     }
     return PLIM_OK;
+}
+
+/* A server that was started with another configuration has made another ledger: ask that one from now on. The old handle
+ * stays open until the next change, for a handler that has just begun. */
+static void follow(struct plim__gate *g)
+{
+    unsigned next = 1 - atomic_load(&g->current);
+    const char *path = g->options->ledger;
+    if (path == NULL || !plimsoll_gate_replaced(plim__gate_ledger(g), path)) {
+        return;
+    }
+    plimsoll_gate_close(&g->handle[next], plim_mono_ns());
+    if (plimsoll_gate_open(&g->handle[next], path, NULL, plim_mono_ns()) == PLIMSOLL_GATE_OK) {
+        atomic_store(&g->current, next);
+        plim__gate_tell(g, "ledger %s was made anew", path);
+    }
+}
+
+/* The engine's pool has another size than the ledger: it was started with other flags. */
+static void resize(struct plim__gate *g, uint64_t capacity_tokens)
+{
+    struct plimsoll_gate_config c;
+    struct plimsoll_gate_state s;
+    plimsoll_gate_config(plim__gate_ledger(g), &c);
+    uint64_t units = c.n_groups == 1 ? capacity_tokens / c.groups[0].block_tokens : 0;
+    if (units > 0 &&
+        plimsoll_gate_read(plim__gate_ledger(g), &s, plim_mono_ns()) == PLIMSOLL_GATE_OK &&
+        s.capacity_units != units &&
+        plimsoll_gate_resize(plim__gate_ledger(g), units, plim_mono_ns()) == PLIMSOLL_GATE_OK) {
+        plim__gate_tell(g, "the engine's KV cache has %llu units now", (unsigned long long)units);
+    }
 }
 
 /* ---- the engine ---- */
@@ -203,8 +236,19 @@ static void observe(struct plim__gate *g, const struct pool *p)
         f.preempted = p->preempted;
     }
     if (f.has != 0) {
-        (void)plimsoll_gate_observe(&g->ledger, &f, plim_mono_ns());
+        (void)plimsoll_gate_observe(plim__gate_ledger(g), &f, plim_mono_ns());
     }
+}
+
+/* Of the ledger; else what one will be made with. */
+static uint32_t block_now(struct plim__gate *g)
+{
+    struct plimsoll_gate_config c;
+    if (!atomic_load(&g->open)) {
+        return block_of(g->options);
+    }
+    plimsoll_gate_config(plim__gate_ledger(g), &c);
+    return c.n_groups > 0 ? c.groups[0].block_tokens : block_of(g->options);
 }
 
 static enum plim_status step(struct plim__gate *g, struct engine *e, struct plim_err *err)
@@ -214,7 +258,7 @@ static enum plim_status step(struct plim__gate *g, struct engine *e, struct plim
     if (e->fetch != NULL) {
         plim_observation_reset(&e->now);
         PLIM_TRY(plim_engine_fetch_read(e->fetch, &e->now, err));
-        p = pool_of(&e->now, block_of(o));
+        p = pool_of(&e->now, block_now(g));
     }
     if (p.up != atomic_load(&g->engine_up)) {
         atomic_store(&g->engine_up, p.up);
@@ -225,8 +269,12 @@ static enum plim_status step(struct plim__gate *g, struct engine *e, struct plim
                           o->max_length ? o->max_length : p.max_length, err));
     }
     if (atomic_load(&g->open)) {
+        follow(g);
+        if (o->capacity_tokens == 0 && p.capacity_tokens > 0) {
+            resize(g, p.capacity_tokens);
+        }
         observe(g, &p);
-        (void)plimsoll_gate_tick(&g->ledger, plim_mono_ns());
+        (void)plimsoll_gate_tick(plim__gate_ledger(g), plim_mono_ns());
     }
     return PLIM_OK;
 }
@@ -321,8 +369,8 @@ enum plim_status plim_gate_run(const struct plim_gate_options *options, struct p
     plim__agent_stop(g->agent);
     plim_http_stop(g->http);
     engine_close(&engine);
-    if (atomic_load(&g->open)) {
-        plimsoll_gate_close(&g->ledger, plim_mono_ns());
+    for (unsigned i = 0; i < PLIM_COUNT_OF(g->handle); i++) {
+        plimsoll_gate_close(&g->handle[i], plim_mono_ns()); /* one that is not open: nothing */
     }
     free(g->memory);
     if (signals >= 0) {

@@ -29,16 +29,24 @@ struct plim__agent;
 
 struct plim__gate {
     const struct plim_gate_options *options;
-    struct plimsoll_gate ledger;
-    void *memory;          /* of a ledger without a file */
-    atomic_bool open;      /* the ledger can be asked; set once */
-    atomic_bool stopping;  /* a signal came */
-    atomic_bool engine_up; /* it answered lately; true where none is asked */
+    struct plimsoll_gate handle[2]; /* of the ledger that is asked, and of the one before it */
+    _Atomic unsigned current;       /* of them */
+    void *memory;                   /* of a ledger without a file */
+    atomic_bool open;               /* the ledger can be asked; set once */
+    atomic_bool stopping;           /* a signal came */
+    atomic_bool engine_up;          /* it answered lately; true where none is asked */
     _Atomic uint64_t count[PLIM_GATE_COUNTS];
     struct plim_http *http;
     struct plim__agent *agent;
     bool told_wait;
 };
+
+/** plim__gate_ledger() - the one that is asked now: a server that is started with another configuration makes a new
+ * one. Use it at once: it stays what it is until the next but one. */
+static inline struct plimsoll_gate *plim__gate_ledger(struct plim__gate *g)
+{
+    return &g->handle[atomic_load(&g->current)];
+}
 
 void plim__gate_tell(const struct plim__gate *g, const char *fmt, ...) PLIM_PRINTF(2, 3);
 

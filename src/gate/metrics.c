@@ -97,7 +97,7 @@ void plim__gate_metrics(struct plim_buf *out, struct plim__gate *g, bool openmet
     }
     head(out, "up", "gauge", "1: the ledger can be asked.", openmetrics);
     bool open = atomic_load(&g->open) &&
-                plimsoll_gate_read(&g->ledger, &s, plim_mono_ns()) == PLIMSOLL_GATE_OK;
+                plimsoll_gate_read(plim__gate_ledger(g), &s, plim_mono_ns()) == PLIMSOLL_GATE_OK;
     plim_buf_printf(out, "plimsoll_gate_up %d\n", open);
     head(out, "ready", "gauge", "1: new requests should come here.", openmetrics);
     plim_buf_printf(out, "plimsoll_gate_ready %d\n", plim__gate_ready(g, &why));

@@ -367,6 +367,9 @@ enum plim_status plim__run_step(struct plim__run *r, struct plim_err *err)
         }
         return PLIM_OK;
     }
+    if (due(r, &r->tended_ns, PLIM_SECOND_NS)) {
+        plim__run_tend(r);
+    }
     if (runs && due(r, &r->looked_ns, LOOK_NS)) {
         plim__run_look(r);
     }

@@ -45,7 +45,7 @@ struct plim__run {
     bool ledger_open;
     enum plim__phase phase;
     uint64_t since_ns, now_ns; /* of the phase; CLOCK_MONOTONIC */
-    uint64_t looked_ns, extended_ns, good_since_ns, stranded_since_ns, pause_ns;
+    uint64_t looked_ns, extended_ns, tended_ns, good_since_ns, stranded_since_ns, pause_ns;
     pid_t pid;      /* 0: none runs */
     int status;     /* as waitpid gave it, once it ended */
     bool ended;     /* the command itself did */
@@ -76,6 +76,9 @@ double plim__run_stranded(const struct plim__run *r);
 void plim__run_drain(struct plim__run *r, bool on);
 /** plim__run_in_flight() - requests in the ledger; 0 when there is none. @breaker: it tripped. */
 uint32_t plim__run_in_flight(struct plim__run *r, bool *breaker);
+/** plim__run_tend() - end leases in the ledger and return what dead processes held: when all of the server's are
+ * dead nobody else does. */
+void plim__run_tend(struct plim__run *r);
 
 /** plim__run_step() - what is due in this phase. Errors end the supervisor. */
 PLIM_MUST_USE enum plim_status plim__run_step(struct plim__run *r, struct plim_err *err);

@@ -95,6 +95,10 @@ double plim__run_stranded(const struct plim__run *r)
 
 static bool open_ledger(struct plim__run *r)
 {
+    if (r->ledger_open && plimsoll_gate_replaced(&r->ledger, r->options->ledger)) {
+        plimsoll_gate_close(&r->ledger, r->now_ns); /* the turn has another configuration */
+        r->ledger_open = false;
+    }
     if (!r->ledger_open && r->options->ledger != NULL) {
         r->ledger_open =
             plimsoll_gate_open(&r->ledger, r->options->ledger, NULL, r->now_ns) == PLIMSOLL_GATE_OK;
@@ -106,6 +110,13 @@ void plim__run_drain(struct plim__run *r, bool on)
 {
     if (open_ledger(r)) {
         (void)plimsoll_gate_drain(&r->ledger, on, r->now_ns);
+    }
+}
+
+void plim__run_tend(struct plim__run *r)
+{
+    if (open_ledger(r)) {
+        (void)plimsoll_gate_tick(&r->ledger, r->now_ns);
     }
 }
 

@@ -274,18 +274,59 @@ class Engines(Daemon):
             self.assertEqual(self.ask(gate.port, "GET", "/readyz")[0], 503)
             self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 5})[0], code)
 
-    def test_a_killed_daemon_loses_no_reservation_that_it_holds_for_others(self):
+    def test_a_killed_daemon_loses_no_reservation(self):
         ledger = os.path.join(self.folder.name, "ledger")
-        keeper = self.start("--capacity-tokens", 16000, "--ledger", ledger)
-        _, told, _ = self.ask(keeper.port, "POST", "/v1/admit", {"prompt_tokens": 100, "max_tokens": 60})
-        for _ in range(5):
-            gate = self.start("--ledger", ledger)
-            self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 100, "max_tokens": 60})
-            self.assertEqual(self.ask(keeper.port, "GET", "/v1/pressure")[1]["live"], 2)
+        request = {"prompt_tokens": 100, "max_tokens": 60}
+        ids = []
+        for n in range(5):  # requests run in the engine, and so on after the daemon that let them in
+            gate = self.start("--capacity-tokens", 16000, "--ledger", ledger, "--lease", "60s")
+            self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["live"], n)
+            ids.append(self.ask(gate.port, "POST", "/v1/admit", request)[1]["id"])
+            self.ask(gate.port, "POST", "/v1/extend", {"id": ids[0], "generated": n})
             gate.kill()
             gate.wait()
-            self.until(lambda: self.ask(keeper.port, "GET", "/v1/pressure")[1]["live"] == 1)
-        self.assertEqual(self.ask(keeper.port, "POST", "/v1/release", {"id": told["id"]})[0], 204)
+        gate = self.start("--capacity-tokens", 16000, "--ledger", ledger)
+        time.sleep(1.1)  # a look after the dead
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["live"], 5)
+        for id in ids:
+            self.assertEqual(self.ask(gate.port, "POST", "/v1/release", {"id": id, "generated": 20})[0], 204)
+        short = self.ask(gate.port, "POST", "/v1/admit", {**request, "lease_s": 2})[1]["id"]
+        gate.kill()
+        gate.wait()
+        gate = self.start("--ledger", ledger)
+        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1]["live"] == 0)  # for no longer than its lease
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/release", {"id": short})[0], 404)
+
+    def test_an_engine_that_comes_back_with_another_cache_has_another_pool(self):
+        engine = Engine()
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--ledger", os.path.join(self.folder.name, "ledger"))
+        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["capacity_units"], 1000)
+        engine.blocks = 501
+        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1]["capacity_units"] == 500)
+
+    def test_a_ledger_that_a_server_made_anew_is_followed(self):
+        ledger = os.path.join(self.folder.name, "ledger")
+        first = self.start("--capacity-tokens", 16000, "--ledger", ledger)
+        looks = self.start("--ledger", ledger)
+        self.assertEqual(self.ask(looks.port, "GET", "/v1/pressure")[1]["capacity_units"], 1000)
+        first.terminate()
+        first.wait()
+        # As plimsoll.gate.Middleware opens it: with the configuration of its server.
+        os.environ["PLIMSOLL_GATE_LIBRARY"] = os.path.join(os.environ.get("PLIMSOLL_BUILD", str(plimtest.ROOT / "build")), "runtime", "gate",
+                                                           "libplimsoll_gate.so")
+        sys.path.insert(0, str(plimtest.ROOT / "python"))
+        from plimsoll import _gate_ledger
+        config = _gate_ledger.default_config()
+        config.capacity_units, config.n_groups = 700, 1
+        config.groups[0] = _gate_ledger.Group(16, 0, 1, 0)
+        door = _gate_ledger.Ledger(ledger, config)
+        self.addCleanup(door.close)
+        self.until(lambda: self.ask(looks.port, "GET", "/v1/pressure")[1]["capacity_units"] == 700)
+        self.assertEqual(self.ask(looks.port, "POST", "/v1/admit", {"prompt_tokens": 10})[0], 200)
+        self.assertEqual(door.read().live, 1)
 
 
 class Proxies(Daemon):

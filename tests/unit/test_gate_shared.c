@@ -277,6 +277,80 @@ static void another_configuration_is_refused_while_the_ledger_is_in_use(void **s
     close_gate(&gate);
 }
 
+/* A process that opens the ledger as a front door, admits one request so, and is killed. */
+static uint64_t admitted_by_one_who_died(uint32_t flags)
+{
+    int pair[2];
+    uint64_t id = 0;
+    assert_int_equal(pipe(pair), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        const struct plimsoll_gate_config c = paged(20000);
+        struct plimsoll_gate own;
+        struct plimsoll_gate_request r = {.prompt_tokens = 100, .max_tokens = 60, .flags = flags};
+        struct plimsoll_gate_decision d;
+        if (plimsoll_gate_open(&own, path, &c, now_ns()) == 0 &&
+            plimsoll_gate_admit(&own, &r, &d, now_ns()) == 0) {
+            (void)!write(pair[1], &d.id, sizeof(d.id));
+        }
+        (void)pause();
+        _exit(1);
+    }
+    assert_int_equal(read(pair[0], &id, sizeof(id)), sizeof(id));
+    kill_hard(pid);
+    (void)close(pair[0]);
+    (void)close(pair[1]);
+    return id;
+}
+
+static void a_reservation_by_lease_outlives_its_process(void **state)
+{
+    struct plimsoll_gate gate;
+    (void)state;
+    open_gate(&gate);
+    uint64_t id = admitted_by_one_who_died(PLIMSOLL_GATE_BY_LEASE);
+    assert_true(admitted_by_one_who_died(0) != 0);
+    tick(&gate);
+    struct plimsoll_gate_state s = state_of(&gate);
+    assert_int_equal(s.live, 1);
+    assert_int_equal(s.reclaimed, 1);
+    assert_int_equal(plimsoll_gate_extend(&gate, id, 10, now_ns()), 0);
+    assert_null(plimsoll_gate_check(&gate));
+    assert_int_equal(plimsoll_gate_release(&gate, id, 20, PLIMSOLL_GATE_STOPPED, now_ns()), 0);
+    id = admitted_by_one_who_died(PLIMSOLL_GATE_BY_LEASE);
+    (void)plimsoll_gate_tick(&gate, now_ns() + 61 * SECOND);
+    s = state_of(&gate);
+    assert_int_equal(s.live, 0);
+    assert_int_equal(s.expired, 1);
+    close_gate(&gate);
+}
+
+static void a_server_with_another_configuration_replaces_what_others_only_look_at(void **state)
+{
+    struct plimsoll_gate door, looks;
+    struct plimsoll_gate_config other = paged(150);
+    struct plimsoll_gate_config found;
+    (void)state;
+    open_gate(&door);
+    assert_int_equal(plimsoll_gate_open(&looks, path, NULL, now_ns()), 0);
+    /* One process has both handles here: while its front door is open, nobody changes it. */
+    struct plimsoll_gate second;
+    assert_int_equal(plimsoll_gate_open(&second, path, &other, now_ns()),
+                     PLIMSOLL_GATE_OTHER_CONFIG);
+    plimsoll_gate_close(&door, now_ns());
+    assert_false(plimsoll_gate_replaced(&looks, path));
+    assert_int_equal(plimsoll_gate_open(&second, path, &other, now_ns()), 0);
+    assert_true(plimsoll_gate_replaced(&looks, path));
+    assert_false(plimsoll_gate_replaced(&second, path));
+    assert_int_equal(state_of(&looks).capacity_units, paged(20000).capacity_units);
+    plimsoll_gate_close(&looks, now_ns());
+    assert_int_equal(plimsoll_gate_open(&looks, path, NULL, now_ns()), 0);
+    plimsoll_gate_config(&looks, &found);
+    assert_int_equal(found.capacity_units, 150);
+    plimsoll_gate_close(&looks, now_ns());
+    close_gate(&second);
+}
+
 static void a_file_that_is_no_ledger_is_not_taken_for_one(void **state)
 {
     (void)state;
@@ -305,6 +379,8 @@ int main(void)
         cmocka_unit_test(a_stopped_holder_costs_a_bounded_wait_and_is_passed_over_later),
         cmocka_unit_test(killing_workers_at_random_loses_and_leaks_nothing),
         cmocka_unit_test(another_configuration_is_refused_while_the_ledger_is_in_use),
+        cmocka_unit_test(a_reservation_by_lease_outlives_its_process),
+        cmocka_unit_test(a_server_with_another_configuration_replaces_what_others_only_look_at),
         cmocka_unit_test(a_file_that_is_no_ledger_is_not_taken_for_one),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

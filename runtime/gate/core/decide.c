@@ -295,6 +295,7 @@ static void candidate(const struct gate *g, const struct plimsoll_gate_request *
     s->class_id = r->class_id < PLIMSOLL_GATE_CLASSES ? r->class_id : 0;
     s->priority = r->priority;
     s->lease_ns = r->lease_ns > 0 ? r->lease_ns : c->lease_ns;
+    s->leased = (r->flags & PLIMSOLL_GATE_BY_LEASE) != 0;
     s->queued = s->prompt - s->cached;
     s->generated = 0;
     s->first_ns = 0;

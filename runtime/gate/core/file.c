@@ -226,16 +226,23 @@ int plimsoll_gate_attach(struct plimsoll_gate *gate, void *memory, size_t bytes,
 
 /* ---- file */
 
-/* Whether a live process has the ledger open. Those of other pid namespaces count as live. */
-static bool in_use(const struct gate_head *head)
+#define OPEN_TRIES 100  /* others may replace the file meanwhile */
+#define REPLACE    (-1) /* only those that look on have it open: a new file takes its place */
+
+/* What becomes of a ledger with another configuration. Processes of other pid namespaces count as live. */
+static int other_config(const struct gate_head *head)
 {
+    int code = PLIMSOLL_GATE_OK;
     for (uint32_t i = 0; i < GATE_PROCESSES; i++) {
         const struct gate_process p = head->processes[i];
         if (p.pid != 0 && p.handles > 0 && !gate__gone(&p)) {
-            return true;
+            code = REPLACE;
+            if (p.doors > 0) {
+                return PLIMSOLL_GATE_OTHER_CONFIG;
+            }
         }
     }
-    return false;
+    return code;
 }
 
 /* To the bit: a number that is written differently is another configuration. */
@@ -283,33 +290,55 @@ static int settle(struct plimsoll_gate *gate, int fd, const struct plimsoll_gate
         code = plimsoll_gate_attach(gate, memory, map, now_ns);
     } else if (!config) {
         code = PLIMSOLL_GATE_BAD_LEDGER;
-    } else if (is && in_use(memory)) {
-        code = PLIMSOLL_GATE_OTHER_CONFIG;
-    } else {
+    } else if (!is || (code = other_config(memory)) == PLIMSOLL_GATE_OK) {
         memset(memory, 0, sizeof(uint64_t)); /* no ledger while it is made */
         code = plimsoll_gate_create(gate, memory, map, config, now_ns);
     }
     g->mapped = code == PLIMSOLL_GATE_OK;
+    g->door = config != NULL;
     g->bytes = map;
+    g->device = (uint64_t)st.st_dev;
+    g->inode = (uint64_t)st.st_ino;
+    if (code == PLIMSOLL_GATE_OK && config) {
+        g->head->processes[g->process].doors++; /* under flock, as every opener */
+    }
     if (code != PLIMSOLL_GATE_OK) {
         (void)munmap(memory, map);
     }
     return code;
 }
 
-int plimsoll_gate_open(struct plimsoll_gate *gate, const char *path,
-                       const struct plimsoll_gate_config *config, uint64_t now_ns)
+bool plimsoll_gate_replaced(const struct plimsoll_gate *gate, const char *path)
 {
-    if (config && plimsoll_gate_wrong(config)) {
-        return PLIMSOLL_GATE_BAD_CONFIG;
-    }
+    const struct gate *g = (const struct gate *)(const void *)gate;
+    struct stat st;
+    return g->mapped != 0 && (stat(path, &st) != 0 || (uint64_t)st.st_dev != g->device ||
+                              (uint64_t)st.st_ino != g->inode);
+}
+
+/* Whether the file that was locked is still the one of that name. */
+static bool is_at(int fd, const char *path)
+{
+    struct stat open_one;
+    struct stat named;
+    return fstat(fd, &open_one) == 0 && stat(path, &named) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+/* One try; REPLACE: another is due. */
+static int open_once(struct plimsoll_gate *gate, const char *path,
+                     const struct plimsoll_gate_config *config, uint64_t now_ns)
+{
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (config ? O_CREAT : 0), 0600);
     if (fd < 0) {
         return PLIMSOLL_GATE_NO_FILE;
     }
     int code = PLIMSOLL_GATE_NO_FILE;
     if (flock(fd, LOCK_EX) == 0) {
-        code = settle(gate, fd, config, now_ns);
+        code = is_at(fd, path) ? settle(gate, fd, config, now_ns) : REPLACE;
+        if (code == REPLACE && is_at(fd, path) && unlink(path) != 0) {
+            code = PLIMSOLL_GATE_OTHER_CONFIG;
+        }
         int before = errno;
         (void)flock(fd, LOCK_UN); /* the mapping keeps the file open, and would keep the lock */
         errno = before;
@@ -320,6 +349,19 @@ int plimsoll_gate_open(struct plimsoll_gate *gate, const char *path,
     return code;
 }
 
+int plimsoll_gate_open(struct plimsoll_gate *gate, const char *path,
+                       const struct plimsoll_gate_config *config, uint64_t now_ns)
+{
+    if (config && plimsoll_gate_wrong(config)) {
+        return PLIMSOLL_GATE_BAD_CONFIG;
+    }
+    int code = REPLACE;
+    for (unsigned i = 0; code == REPLACE && i < OPEN_TRIES; i++) {
+        code = open_once(gate, path, config, now_ns);
+    }
+    return code == REPLACE ? PLIMSOLL_GATE_BUSY : code;
+}
+
 void plimsoll_gate_close(struct plimsoll_gate *gate, uint64_t now_ns)
 {
     struct gate *g = gate_of(gate);
@@ -327,14 +369,16 @@ void plimsoll_gate_close(struct plimsoll_gate *gate, uint64_t now_ns)
     if (word != 0) {
         struct gate_process *p = &g->head->processes[g->process < GATE_PROCESSES ? g->process : 0];
         p->handles -= p->handles > 0;
+        p->doors -= g->door && p->doors > 0;
         for (uint32_t i = 0; p->handles == 0 && i < g->head->fresh && i < g->config.slots; i++) {
             struct gate_slot *s = &g->slots[i];
-            if (s->process == g->process && (s->state == GATE_LIVE || s->state == GATE_WAITING)) {
+            if (s->process == g->process && !s->leased &&
+                (s->state == GATE_LIVE || s->state == GATE_WAITING)) {
                 g->head->cancelled++;
                 gate__slot_free(g, s);
             }
         }
-        if (p->handles == 0) {
+        if (p->handles == 0 && p->live == 0) {
             *p = (struct gate_process){0};
         }
         gate__unlock(g, word);

@@ -68,7 +68,7 @@ struct gate_slot {
     uint32_t is_long;
     uint32_t
         guessed; /* 1: nobody told of its first token; when it came and what it has now is reckoned */
-    uint32_t pad0;
+    uint32_t leased; /* 1: outlives its process */
     uint64_t
         backlog; /* prompt tokens before its first token when it was admitted, its own with them */
     uint64_t work; /* bytes; 0 when it has begun */
@@ -82,7 +82,7 @@ struct gate_process {
     uint64_t start_ticks; /* 0: not known */
     uint64_t namespace;   /* inode of its pid namespace; 0: not known */
     uint32_t live;        /* reservations, the waiting ones with them */
-    uint32_t pad;
+    uint32_t doors;       /* handles of them that were opened with a configuration */
 };
 
 /* Kaplan-Meier: of those that came to a length, how many ended there. Weights decay. */
@@ -195,8 +195,10 @@ struct gate {
     struct gate_head *head;
     struct gate_slot *slots;
     uint64_t bytes;
-    uint32_t process; /* its number in the table */
-    uint32_t mapped;  /* 1: by plimsoll_gate_open() */
+    uint32_t process;       /* its number in the table */
+    uint32_t mapped;        /* 1: by plimsoll_gate_open() */
+    uint32_t door;          /* 1: with a configuration */
+    uint64_t device, inode; /* of the file */
     struct plimsoll_gate_config config;
 };
 

@@ -187,7 +187,7 @@ static void sweep(struct gate *g, uint32_t from, const uint64_t dead[GATE_PROCES
         if (s->state != GATE_LIVE && s->state != GATE_WAITING) {
             continue;
         }
-        if (is_dead(dead, s->process)) {
+        if (is_dead(dead, s->process) && !s->leased) {
             head->reclaimed++;
             gate__slot_free(g, s);
         } else if (head->now_ns >= s->lease_end_ns) {
