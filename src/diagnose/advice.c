@@ -6,7 +6,7 @@
  * have done nothing.
  */
 
-#include "diagnose/diagnose.h"
+#include "diagnose/causes.h"
 #include "diagnose/replayed.h"
 
 #include "base/bytes.h"
@@ -210,6 +210,18 @@ static struct plim_advice advise_leak(struct adviser *a)
     };
 }
 
+static struct plim_advice advise_drop_exception(struct adviser *a)
+{
+    (void)a;
+    return (struct plim_advice){
+        .action = "Leave the except block before trying again, and keep no reference to the "
+                  "exception (store str(e), or e.with_traceback(None)).",
+        .why = "Its traceback holds the frames that the failure went through, and each frame all "
+               "its tensors; empty_cache() cannot give back what is still referenced.",
+        .effect = plim_amount(a->d->held.bytes, PLIM_HOW_MEASURED),
+    };
+}
+
 static struct plim_advice advise_bound_cache(struct adviser *a)
 {
     return (struct plim_advice){
@@ -230,6 +242,49 @@ static struct plim_advice advise_smaller_request(struct adviser *a)
     };
 }
 
+/* One request of a tenth of the device or more: to split it is the nearest thing. */
+static bool request_is_large(const struct adviser *a)
+{
+    const struct plim_ledger *l = &a->d->set.ledger;
+    uint64_t base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
+    return l->request.bytes >= base / 10;
+}
+
+/* Another device of the process on which less than half as much is reserved; NO_ID when none. */
+static uint32_t emptier_device(const struct adviser *a)
+{
+    uint64_t least = a->d->set.ledger.reserved.bytes / 2;
+    uint32_t found = PLIM_NO_ID;
+    for (uint32_t i = 0; i < a->snapshot->devices.n; i++) {
+        uint64_t reserved = plim_totals_of_heap(&a->snapshot->devices.items[i].heap).reserved;
+        if (i != a->d->device && reserved > 0 && reserved < least) {
+            least = reserved;
+            found = i;
+        }
+    }
+    return found;
+}
+
+static bool is_unbalanced(const struct adviser *a)
+{
+    return emptier_device(a) != PLIM_NO_ID;
+}
+
+static struct plim_advice advise_balance(struct adviser *a)
+{
+    uint32_t other = emptier_device(a);
+    uint64_t there = plim_totals_of_heap(&a->snapshot->devices.items[other].heap).reserved;
+    uint64_t here = a->d->set.ledger.reserved.bytes;
+    return (struct plim_advice){
+        .action = plim_arena_sayf(a->arena, "Move a part of what is on device %u to device %u.",
+                                  a->d->device, other),
+        .why =
+            plim_arena_sayf(a->arena, "This process reserves %s on device %u and %s on device %u.",
+                            bytes_text(a, here), a->d->device, bytes_text(a, there), other),
+        .effect = plim_amount((here - there) / 2, PLIM_HOW_ESTIMATED),
+    };
+}
+
 /* The known category that holds most live bytes, when that is a quarter of them or more. */
 static enum plim_category largest_category(const struct adviser *a)
 {
@@ -242,6 +297,61 @@ static enum plim_category largest_category(const struct adviser *a)
         }
     }
     return top;
+}
+
+/* Names of functions in which nobody wants gradients. */
+static bool is_evaluation(struct plim_str name)
+{
+    static const char *const words[] = {"eval", "valid", "infer", "predict", "test"};
+    for (size_t i = 0; i < PLIM_COUNT_OF(words); i++) {
+        if (plim_str_find(name, plim_str_from(words[i])) != SIZE_MAX) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * The function for evaluation, by its name, under which most bytes live, when these are activations of
+ * several blocks and a quarter of all: with gradients off each layer's output goes when the next is made.
+ */
+static const struct plim_frame *kept_in_evaluation(const struct adviser *a)
+{
+    const struct plim_blame_row *top = a->d->blame.n ? &a->d->blame.items[0] : NULL;
+    if (!top || top->category != PLIM_CATEGORY_ACTIVATIONS || top->blocks < 6 ||
+        top->bytes < a->d->set.ledger.allocated.bytes / 4) {
+        return NULL;
+    }
+    size_t n;
+    const uint32_t *ids = plim_stacks_frames(&a->snapshot->stacks, top->stack, &n);
+    for (size_t i = 0; i < n; i++) {
+        const struct plim_frame *f = &a->snapshot->stacks.frames.items[ids[i]];
+        if (is_evaluation(plim_intern_str(&a->snapshot->strings, f->name))) {
+            return f;
+        }
+    }
+    return NULL;
+}
+
+static bool evaluates_with_gradients(const struct adviser *a)
+{
+    return kept_in_evaluation(a) != NULL;
+}
+
+static struct plim_advice advise_no_grad(struct adviser *a)
+{
+    const struct plim_frame *f = kept_in_evaluation(a);
+    const struct plim_blame_row *top = &a->d->blame.items[0];
+    return (struct plim_advice){
+        .action = plim_arena_sayf(
+            a->arena, "Run %.*s under torch.inference_mode() or torch.no_grad(), if it is not.",
+            PLIM_STR_ARG(plim_intern_str(&a->snapshot->strings, f->name))),
+        .why = plim_arena_sayf(a->arena,
+                               "%u blocks, %s, made there live at the same time, as if kept for a "
+                               "backward pass; model.eval() alone does not turn that off.",
+                               top->blocks, bytes_text(a, top->bytes)),
+        .effect = plim_amount(top->bytes, PLIM_HOW_ESTIMATED),
+    };
 }
 
 /* What shrinks the category that holds most live bytes. */
@@ -265,15 +375,18 @@ static struct plim_advice advise_by_category(struct adviser *a)
         [PLIM_CATEGORY_COMMUNICATION] = "Use smaller communication buckets",
     };
     enum plim_category top = largest_category(a);
+    const char *looks =
+        top != PLIM_CATEGORY_UNKNOWN
+            ? plim_arena_sayf(a->arena, "%s of the live bytes look like %s (a guess from names)",
+                              bytes_text(a, a->d->by_category[top]), plim_category_text(top))
+        : a->d->blame.n > 0 && a->d->blame.items[0].stack != PLIM_NO_STACK && !a->d->too_late
+            ? plim_arena_sayf(a->arena, "Most of the live bytes, %s, are from %s",
+                              bytes_text(a, a->d->blame.items[0].bytes), a->d->blame.items[0].site)
+            : "Who holds the live bytes is not known";
     return (struct plim_advice){
         .action = plim_arena_sayf(a->arena, "%s: at least %s less must be live.", what[top],
                                   bytes_text(a, shortfall(a))),
-        .why = plim_arena_sayf(a->arena,
-                               "%s of the live bytes look like %s (a guess from names); allocator "
-                               "settings could give at most %s.",
-                               bytes_text(a, a->d->by_category[top]),
-                               top == PLIM_CATEGORY_UNKNOWN ? "no known kind"
-                                                            : plim_category_text(top),
+        .why = plim_arena_sayf(a->arena, "%s; allocator settings could give at most %s.", looks,
                                bytes_text(a, owner(a, PLIM_OWNER_STRANDED).bytes)),
         .effect = plim_amount(shortfall(a), PLIM_HOW_COMPUTED),
     };
@@ -335,9 +448,13 @@ static const struct rule rules[] = {
     {PLIM_SUBCLASS_STREAM_BOUND, NULL, advise_one_stream},
     {PLIM_SUBCLASS_ROUNDING, rounds_up, advise_less_rounding},
     {PLIM_SUBCLASS_GROWING_STACK, NULL, advise_leak},
+    {PLIM_SUBCLASS_HELD_EXCEPTION, NULL, advise_drop_exception},
     {PLIM_SUBCLASS_NEVER_FREED_CACHE, NULL, advise_bound_cache},
     {PLIM_SUBCLASS_NEVER_FREED_CACHE, NULL, advise_leak},
     {PLIM_SUBCLASS_SINGLE_REQUEST, NULL, advise_smaller_request},
+    {PLIM_SUBCLASS_WORKING_SET, evaluates_with_gradients, advise_no_grad},
+    {PLIM_SUBCLASS_WORKING_SET, request_is_large, advise_smaller_request},
+    {PLIM_SUBCLASS_WORKING_SET, is_unbalanced, advise_balance},
     {PLIM_SUBCLASS_WORKING_SET, NULL, advise_by_category},
     {PLIM_SUBCLASS_MEMORY_CAP, NULL, advise_raise_cap},
     {PLIM_SUBCLASS_OTHER_PROCESS, NULL, advise_neighbours},
@@ -355,6 +472,7 @@ static enum plim_subclass subclass_of_counterfactual(const char *name)
         {"no_stranded", PLIM_SUBCLASS_STRANDED},
         {"no_private_pools", PLIM_SUBCLASS_PRIVATE_POOL},
         {"no_leak", PLIM_SUBCLASS_GROWING_STACK},
+        {"no_held_attempt", PLIM_SUBCLASS_HELD_EXCEPTION},
         {"no_other_processes", PLIM_SUBCLASS_OTHER_PROCESS},
     };
     for (size_t i = 0; i < PLIM_COUNT_OF(rows); i++) {
@@ -401,6 +519,21 @@ static enum plim_status tell_replays(struct adviser *a, struct plim_err *err)
     return PLIM_OK;
 }
 
+/*
+ * Whether what another cause holds is worth an advice: enough of it, or, for the usual holes of a cache,
+ * a setting of which the replay knows that it serves the request.
+ */
+static bool worth_saying(const struct adviser *a, const struct plim_counterfactual *row,
+                         enum plim_subclass subclass)
+{
+    const struct plim_ledger *l = &a->d->set.ledger;
+    uint64_t base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
+    const struct plim_effect *e = a->trials.effects;
+    return row->gains.bytes >= plim__material_bytes(base) ||
+           (subclass == PLIM_SUBCLASS_STRANDED && a->d->set.verdict.cls != PLIM_CLASS_LEAK &&
+            expandable_off(a) && e[PLIM_TRIAL_EXPANDABLE].known && e[PLIM_TRIAL_EXPANDABLE].serves);
+}
+
 enum plim_status plim__advise(const struct plim_snapshot *snapshot,
                               const struct plim_diagnose_options *options, struct plim_diagnosis *d,
                               struct plim_err *err)
@@ -412,7 +545,8 @@ enum plim_status plim__advise(const struct plim_snapshot *snapshot,
     PLIM_TRY(apply_rules(&a, subclass, SIZE_MAX, err));
     plim_vec_foreach (row, &d->set.counterfactuals) {
         enum plim_subclass other = subclass_of_counterfactual(row->name);
-        if (row->fits == PLIM_FITS_YES && other != subclass && other != PLIM_SUBCLASS_NONE) {
+        if (row->fits == PLIM_FITS_YES && other != subclass && other != PLIM_SUBCLASS_NONE &&
+            worth_saying(&a, row, other)) {
             PLIM_TRY(apply_rules(&a, other, 1, err));
         }
     }

@@ -35,6 +35,31 @@ static void fill_allocator_side(struct plim_diagnosis *d)
     }
 }
 
+/*
+ * The message tells of a failure that the trace does not have, and of far other bytes handed out than the
+ * heap has: the snapshot was taken after what failed had been freed. The message's figures are then the
+ * ones of the failure. All slack was stranded: what was releasable had been given back before it failed.
+ */
+static void take_message_figures(struct plim_diagnosis *d)
+{
+    const struct plim_facts *facts = &d->facts;
+    struct plim_ledger *l = &d->set.ledger;
+    uint64_t reserved = plim_known(facts->reserved) ? facts->reserved.bytes : l->reserved.bytes;
+    if (!d->failure.told || !plim_known(facts->allocated) ||
+        plim_add_sat(l->allocated.bytes, facts->tolerance) >= facts->allocated.bytes) {
+        return;
+    }
+    d->too_late = true;
+    l->allocated = facts->allocated;
+    l->reserved = plim_known(facts->reserved) ? facts->reserved : l->reserved;
+    l->owner[PLIM_OWNER_LIVE] = facts->allocated;
+    l->owner[PLIM_OWNER_ROUNDING] = plim_amount(0, PLIM_HOW_UNKNOWN);
+    l->owner[PLIM_OWNER_STRANDED] =
+        plim_amount(plim_sub_sat(reserved, facts->allocated.bytes), PLIM_HOW_COMPUTED);
+    l->owner[PLIM_OWNER_RELEASABLE] = plim_amount(0, PLIM_HOW_COMPUTED);
+    l->owner[PLIM_OWNER_PRIVATE_FREE] = plim_amount(0, PLIM_HOW_UNKNOWN);
+}
+
 /* Free bytes of the device: recorded with the failure, else from the facts, else what must be left. */
 static struct plim_amount free_bytes(const struct plim_facts *facts, const struct plim_diagnosis *d)
 {
@@ -114,6 +139,7 @@ void plim__books_fill(enum plim_level level, struct plim_diagnosis *d)
     const struct plim_facts *facts = &d->facts;
     struct plim_ledger *l = &d->set.ledger;
     fill_allocator_side(d);
+    take_message_figures(d);
     if (level == PLIM_LEVEL_ALLOCATOR) { /* its cache is in it */
         l->owner[PLIM_OWNER_LIVE].how = PLIM_HOW_ESTIMATED;
     }

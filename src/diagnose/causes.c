@@ -36,6 +36,11 @@ bool plim__sufficient(const struct plim__bench *j, const struct plim__cause *c)
     return plim_known(j->free) && plim_add_sat(j->free.bytes, c->gain.bytes) >= j->need;
 }
 
+uint64_t plim__material_bytes(uint64_t base)
+{
+    return plim_min_u64(base / 10, PLIM_GIB);
+}
+
 bool plim__material(const struct plim__bench *j, const struct plim__cause *c)
 {
     double base = (double)j->base, gain = (double)c->gain.bytes;
@@ -113,7 +118,7 @@ static size_t list_holes(const struct plim__bench *j, struct plim__cause *causes
                              PLIM_SUBCLASS_STRANDED, owner[PLIM_OWNER_STRANDED]);
     causes[n++] = hole_cause("no_private_pools", "if private pools gave back what they do not use",
                              PLIM_SUBCLASS_PRIVATE_POOL, owner[PLIM_OWNER_PRIVATE_FREE]);
-    if (any_hole > own_hole) {
+    if (any_hole > own_hole && !j->d->too_late) {
         causes[n] =
             hole_cause("any_stream", "if a hole of another stream could be used",
                        PLIM_SUBCLASS_STREAM_BOUND, plim_amount(any_hole, PLIM_HOW_MEASURED));
@@ -135,6 +140,16 @@ static struct plim__cause leak_cause(const struct plim_leaks *leaks)
                                 .subclass = PLIM_SUBCLASS_GROWING_STACK,
                                 .gain = plim_amount(gain, PLIM_HOW_ESTIMATED),
                                 .weight = sure ? 2 : 0.5};
+}
+
+static struct plim__cause held_cause(const struct plim_held *held)
+{
+    return (struct plim__cause){.name = "no_held_attempt",
+                                .what = "without what an earlier attempt still holds",
+                                .cls = PLIM_CLASS_LEAK,
+                                .subclass = PLIM_SUBCLASS_HELD_EXCEPTION,
+                                .gain = plim_amount(held->bytes, PLIM_HOW_MEASURED),
+                                .weight = 2}; /* it is held for nothing, whatever else is full */
 }
 
 /* Memory of the device outside the allocator. */
@@ -173,6 +188,9 @@ size_t plim__list_causes(const struct plim__bench *j, struct plim__cause causes[
     size_t n = list_holes(j, causes);
     if (j->d->leaks.suspects.n > 0) {
         causes[n++] = leak_cause(&j->d->leaks);
+    }
+    if (j->d->held.bytes > 0) {
+        causes[n++] = held_cause(&j->d->held);
     }
     return n + list_outside(j, causes + n);
 }

@@ -40,7 +40,7 @@ struct plim__bench {
     const struct plim__cause *best;
 };
 
-#define PLIM__MAX_CAUSES 8
+#define PLIM__MAX_CAUSES 9
 
 /** plim__say_bytes() - "1.50 GiB", arena-owned. */
 const char *plim__say_bytes(struct plim__bench *j, uint64_t bytes);
@@ -53,6 +53,12 @@ size_t plim__list_causes(const struct plim__bench *j, struct plim__cause causes[
 
 bool plim__sufficient(const struct plim__bench *j, const struct plim__cause *c);
 bool plim__material(const struct plim__bench *j, const struct plim__cause *c);
+
+/**
+ * plim__material_bytes() - from how many bytes on a leak or outside memory may be why a device is full.
+ * @base: the capacity, or what is reserved.
+ */
+uint64_t plim__material_bytes(uint64_t base);
 
 /** plim__counts() - sufficient, material and not outpaced. */
 bool plim__counts(const struct plim__bench *j, const struct plim__cause *c);

@@ -69,6 +69,7 @@ static void take_failure_from_message(const struct plim_facts *facts,
 {
     d->failure = (struct plim_failure){
         .happened = true,
+        .told = true,
         .event = (uint32_t)trace->events.n,
         .size = facts->request.bytes,
         .driver_bytes = facts->request.bytes,
@@ -243,6 +244,9 @@ static enum plim_status measure(const struct plim_snapshot *snapshot,
     PLIM_TRY(plim_heap_at(device, d->position, &d->history.births, &d->heap, &d->gaps, err));
     PLIM_TRY(plim_sites_build(snapshot, &d->sites, err));
     PLIM_TRY(find_leaks(snapshot, d, err));
+    if (d->failure.happened) {
+        PLIM_TRY(plim_held_find(&device->trace, d->position, &d->held, err));
+    }
     PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
     plim__outside_facts(device, snapshot->level, d);
     plim__books_fill(snapshot->level, d);

@@ -18,6 +18,7 @@
 
 #include "alloc/recorded.h"
 #include "diagnose/fragmentation.h"
+#include "diagnose/held.h"
 #include "diagnose/leak.h"
 #include "diagnose/verdict.h"
 #include "format/capture.h"
@@ -56,6 +57,7 @@ struct plim_diagnose_options {
 /* The failing request. */
 struct plim_failure {
     bool happened; /* the trace has a failure, and the moment is the last one */
+    bool told;     /* only the message tells of it: it is not in the trace */
     uint32_t event;
     uint64_t size;         /* rounded bytes */
     uint64_t driver_bytes; /* what the allocator asks the driver for */
@@ -113,6 +115,8 @@ struct plim_diagnosis {
     struct plim_history history;
     struct plim_sites sites;
     struct plim_leaks leaks;
+    struct plim_held held;  /* what an earlier attempt that failed still holds */
+    bool too_late;          /* the heap is from after the failure that the message tells of */
     uint64_t largest_fit;   /* largest request that could be served at the moment */
     bool largest_fit_known; /* needs the device's free bytes */
     uint64_t by_category[PLIM_CATEGORY_COUNT]; /* live bytes by guessed category */

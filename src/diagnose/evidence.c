@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sentences behind a verdict, strongest first, and what this input cannot tell. */
 
-#include "diagnose/diagnose.h"
+#include "diagnose/causes.h"
 
 #include "base/bytes.h"
 #include "base/num.h"
@@ -94,6 +94,20 @@ static void say_leaks(struct gatherer *g)
     }
 }
 
+static void say_held(struct gatherer *g)
+{
+    const struct plim_held *h = &g->d->held;
+    if (h->bytes > 0) {
+        say(g, PLIM_HOW_MEASURED, h->bytes,
+            plim_arena_sayf(g->arena,
+                            "Of the attempt that ended with the failure at event %u, %u blocks "
+                            "(%s) were still live when the request failed, although the program "
+                            "had come back to where it began, %s.",
+                            h->failure, h->blocks, bytes_text(g, h->bytes),
+                            site_of_stack(g, h->stack)));
+    }
+}
+
 static void say_private_pools(struct gatherer *g)
 {
     const struct plim_heap_totals *p = &g->d->fragmentation.private_;
@@ -168,7 +182,7 @@ static void say_slack(struct gatherer *g)
     }
 }
 
-static void say_pressure(struct gatherer *g)
+static void say_retries(struct gatherer *g)
 {
     const struct plim_history *h = &g->d->history;
     if (h->retries > 0) {
@@ -179,6 +193,10 @@ static void say_pressure(struct gatherer *g)
                 "again.",
                 h->retries == 1 ? "Once" : plim_arena_sayf(g->arena, "%u times", h->retries)));
     }
+}
+
+static void say_failures(struct gatherer *g)
+{
     if (g->d->failure.count > 1) {
         say(g, PLIM_HOW_MEASURED, 0,
             plim_arena_sayf(g->arena, "%u requests failed in this trace; the last one is judged.",
@@ -223,6 +241,16 @@ static void compare_with_message(struct gatherer *g)
 {
     const struct plim_facts *f = &g->d->facts;
     uint64_t reserved = g->d->set.ledger.reserved.bytes;
+    if (g->d->too_late) {
+        say(g, PLIM_HOW_COMPUTED, f->allocated.bytes,
+            plim_arena_sayf(g->arena,
+                            "The snapshot is from after the failure, when %s were left live of the "
+                            "%s that the message tells of: the message's figures are judged, and "
+                            "who held the rest cannot be told.",
+                            bytes_text(g, g->d->fragmentation.all.allocated),
+                            bytes_text(g, f->allocated.bytes)));
+        return;
+    }
     if (!plim_known(f->reserved)) {
         return;
     }
@@ -307,6 +335,7 @@ static void say_for_verdict(struct gatherer *g)
 {
     switch (g->d->set.verdict.cls) {
     case PLIM_CLASS_LEAK:
+        say_held(g);
         say_leaks(g);
         say_request(g);
         break;
@@ -338,16 +367,31 @@ static void say_for_verdict(struct gatherer *g)
     }
 }
 
+/* Leaks and pinned segments that are too small to matter come last. */
+static bool is_much(const struct gatherer *g, uint64_t bytes)
+{
+    const struct plim_ledger *l = &g->d->set.ledger;
+    uint64_t base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
+    return bytes >= plim__material_bytes(base);
+}
+
+static void say_small_or_large(struct gatherer *g, bool much)
+{
+    enum plim_class cls = g->d->set.verdict.cls;
+    if (cls != PLIM_CLASS_LEAK && is_much(g, g->d->leaks.excess) == much) {
+        say_leaks(g);
+    }
+    if (cls != PLIM_CLASS_FRAGMENTATION && cls != PLIM_CLASS_EXTERNAL &&
+        is_much(g, g->d->fragmentation.normal.stranded) == much) {
+        say_pins(g);
+    }
+}
+
 static void say_the_rest(struct gatherer *g)
 {
     enum plim_class cls = g->d->set.verdict.cls;
-    if (cls != PLIM_CLASS_LEAK) {
-        say_leaks(g);
-    }
+    say_small_or_large(g, true);
     if (cls != PLIM_CLASS_FRAGMENTATION) {
-        if (cls != PLIM_CLASS_EXTERNAL) {
-            say_pins(g);
-        }
         say_private_pools(g);
         say_growing_segments(g);
     }
@@ -358,9 +402,10 @@ static void say_the_rest(struct gatherer *g)
         say_slack(g);
     }
     say_parts(g);
-    say_pressure(g);
+    say_retries(g);
+    say_failures(g);
+    say_small_or_large(g, false);
     say_peaks(g);
-    compare_with_message(g);
     say_host(g);
 }
 
@@ -368,6 +413,7 @@ enum plim_status plim__gather_evidence(const struct plim_snapshot *snapshot,
                                        struct plim_diagnosis *d, struct plim_err *err)
 {
     struct gatherer g = {snapshot, d, &d->arena, PLIM_OK, err};
+    compare_with_message(&g);
     say_for_verdict(&g);
     say_the_rest(&g);
     list_device_unknowns(&g);

@@ -256,6 +256,20 @@ static void verdict_leak(struct plim__bench *j, const char *tail)
                                 plim__say_bytes(j, live->bytes), tail));
 }
 
+static void verdict_held(struct plim__bench *j)
+{
+    const struct plim_held *h = &j->d->held;
+    uint32_t site = plim_site_of(&j->d->sites, h->stack);
+    set_verdict(
+        j, PLIM_CLASS_LEAK, PLIM_SUBCLASS_HELD_EXCEPTION, 0.85,
+        plim_arena_sayf(
+            j->arena,
+            "An attempt that had failed before still holds %s in %u blocks: it began at %s, "
+            "and the program came back there without anything having been freed.",
+            plim__say_bytes(j, h->bytes), h->blocks,
+            plim_site_text(j->snapshot, &j->d->sites.sites.items[site], j->arena)));
+}
+
 static void verdict_cap(struct plim__bench *j)
 {
     struct plim_amount cap = j->d->facts.cap;
@@ -285,6 +299,8 @@ static void choose_verdict(struct plim__bench *j, const struct plim__cause *caus
     bool capped = refused_although_free(j);
     if (exceeds_everything(j, &reachable) && !capped) {
         verdict_single_request(j, reachable);
+    } else if (j->best && j->best->subclass == PLIM_SUBCLASS_HELD_EXCEPTION) {
+        verdict_held(j);
     } else if (j->best && j->best->cls == PLIM_CLASS_LEAK) {
         verdict_leak(j, capped ? ", until a cap stopped it" : "");
     } else if (capped && !holes_beat_cap(j)) {
@@ -427,7 +443,7 @@ enum plim_status plim__judge(const struct plim_snapshot *snapshot, struct plim_d
     };
     uint64_t releasable = plim__owner(&j, PLIM_OWNER_RELEASABLE);
     j.base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
-    j.material = plim_min_u64(j.base / 10, PLIM_GIB);
+    j.material = plim__material_bytes(j.base);
     if (plim_known(d->facts.cap) && plim_known(j.free)) {
         uint64_t below = plim_sub_sat(d->facts.cap.bytes, l->reserved.bytes);
         j.free.bytes = plim_min_u64(j.free.bytes, below);

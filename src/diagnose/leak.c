@@ -23,6 +23,15 @@
  * conversion with two temporaries must not look like work either. */
 #define MIN_CHURN           2.0
 #define MIN_CHURN_NO_STACKS 4.0
+/* One free for each survivor is work too when there are many and the freed blocks are far larger: a
+ * conversion of weights frees at most a few times the bytes that it keeps. */
+#define MIN_CHURN_BYTES 32.0
+#define MANY_SURVIVORS  100u
+/* Where a pass leaves far more blocks than it frees, its own share of a pace cannot be told from
+ * loading; but another place in the same loop may leak at the same pace. So far apart may the shares of
+ * births be, at any time. */
+#define SAME_PACE 0.15
+#define SAME_LOOP 0.75 /* confidence in such a site, at most */
 /* State that grows beside a working program: so many frees for each survivor, and so much of the live
  * bytes older than it. Loading and the first optimizer step have neither. */
 #define STATE_CHURN  10.0
@@ -45,6 +54,7 @@ struct finder {
     struct plim_map freed_sizes; /* owned: requested size -> older blocks of it not yet matched */
     uint64_t born_by_bin[PLIM_HISTORY_BINS]; /* live bytes born in each bin, all sites */
     uint64_t older;                          /* live bytes from before the trace */
+    uint64_t freed_bytes;                    /* in the trace, of blocks born in it */
     uint32_t walks;                          /* sites whose passes were looked at */
 };
 
@@ -58,12 +68,14 @@ static enum plim_status zero_sites(struct plim_leaks *leaks, size_t n, struct pl
     return PLIM_OK;
 }
 
-static void add_histories(const struct plim_sites *sites, const struct plim_history *history,
-                          struct plim_leaks *leaks)
+static void add_histories(struct finder *f)
 {
+    const struct plim_history *history = f->in->history;
     for (size_t i = 0; i < history->stacks.n; i++) {
         const struct plim_stack_history *h = &history->stacks.items[i];
-        struct plim_site_live *live = &leaks->sites.items[plim_site_of(sites, (uint32_t)i)];
+        uint32_t site = plim_site_of(f->in->sites, (uint32_t)i);
+        struct plim_site_live *live = &f->leaks->sites.items[site];
+        f->freed_bytes = plim_add_sat(f->freed_bytes, h->freed_bytes);
         live->allocs += h->allocs;
         live->frees += h->frees;
         live->alloc_bytes = plim_add_sat(live->alloc_bytes, h->alloc_bytes);
@@ -210,6 +222,15 @@ static uint64_t frees_of(const struct plim_history *history)
     return history->frees + history->unknown_frees;
 }
 
+/* Does the program free enough besides to be at work, rather than loading? */
+static bool works(const struct finder *f, const struct plim_site_live *live)
+{
+    double frees = (double)frees_of(f->in->history);
+    return frees >= MIN_CHURN * live->born ||
+           (live->born >= MANY_SURVIVORS && frees >= 0.9 * live->born &&
+            (double)f->freed_bytes >= MIN_CHURN_BYTES * (double)live->bytes_born);
+}
+
 /* Weights and optimizer states are kept on purpose, unless they come again and again amid work. */
 static bool grows_beside_work(const struct finder *f, const struct plim_site_live *live)
 {
@@ -250,6 +271,18 @@ static double suspicion_no_stacks(const struct finder *f, const struct plim_site
                : 0;
 }
 
+static enum plim_status passes_of(struct finder *f, uint32_t index, enum plim_passes *out,
+                                  struct plim_err *err)
+{
+    *out = PLIM_PASSES_UNCLEAR;
+    if (f->walks >= MAX_WALKS) {
+        return PLIM_OK;
+    }
+    f->walks++;
+    return plim_passes_of(f->in->snapshot, f->in->trace, f->in->sites->sites.items[index].stack,
+                          f->leaks->sites.items[index].first_birth, f->in->position, out, err);
+}
+
 /* How sure we may be that this site leaks, from 0 to 1. */
 static enum plim_status suspicion(struct finder *f, uint32_t index, double *out,
                                   struct plim_err *err)
@@ -257,28 +290,23 @@ static enum plim_status suspicion(struct finder *f, uint32_t index, double *out,
     const struct plim_leak_input *in = f->in;
     const struct plim_site *site = &in->sites->sites.items[index];
     const struct plim_site_live *live = &f->leaks->sites.items[index];
-    uint64_t frees = frees_of(in->history);
     *out = 0;
-    if (!grows_all_along(live, live->bytes_born, in->position) ||
-        (double)frees < MIN_CHURN * live->born || !heap_grew(live, in->history) ||
-        (is_state(site) && !grows_beside_work(f, live))) {
+    if (!grows_all_along(live, live->bytes_born, in->position) || !works(f, live) ||
+        !heap_grew(live, in->history) || (is_state(site) && !grows_beside_work(f, live))) {
         return PLIM_OK;
     }
     bool outlives = live->frees > live->born && live->median_age / 4 > live->max_lifetime;
     bool few = false;
     if (may_be_one_pass(site)) {
-        enum plim_passes passes = PLIM_PASSES_UNCLEAR;
-        if (f->walks < MAX_WALKS) {
-            f->walks++;
-            PLIM_TRY(plim_passes_of(in->snapshot, in->trace, site->stack, live->first_birth,
-                                    in->position, &passes, err));
-        }
+        enum plim_passes passes;
+        PLIM_TRY(passes_of(f, index, &passes, err));
         few = live->blocks < ONE_PASS;
         if (passes == PLIM_PASSES_ONE || (passes == PLIM_PASSES_UNCLEAR && few && !outlives)) {
             return PLIM_OK;
         }
     }
-    *out = confidence_of(live, frees, outlives) - (few && !outlives ? LAYERS_DOUBT : 0);
+    *out = confidence_of(live, frees_of(in->history), outlives) -
+           (few && !outlives ? LAYERS_DOUBT : 0);
     return PLIM_OK;
 }
 
@@ -317,6 +345,68 @@ static enum plim_status add_suspect(struct finder *f, uint32_t index, double con
     return plim_vec_push(&f->leaks->suspects, err, suspect);
 }
 
+static bool is_suspect(const struct plim_leaks *leaks, uint32_t site)
+{
+    plim_vec_foreach (suspect, &leaks->suspects) {
+        if (suspect->site == site) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether births of both sites are spread over the trace in the same way. */
+static bool same_pace(const struct plim_site_live *a, const struct plim_site_live *b)
+{
+    double of_a = 0, of_b = 0, most = 0;
+    for (uint32_t bin = 0; bin < PLIM_HISTORY_BINS; bin++) {
+        of_a += (double)a->bins[bin] / a->born;
+        of_b += (double)b->bins[bin] / b->born;
+        double apart = of_a > of_b ? of_a - of_b : of_b - of_a;
+        most = apart > most ? apart : most;
+    }
+    return most <= SAME_PACE;
+}
+
+/* The most confidence of a suspect that leaks at the pace of this site; 0 when there is none. */
+static double beside_a_leak(const struct plim_leaks *leaks, size_t suspects,
+                            const struct plim_site_live *live)
+{
+    double best = 0;
+    for (size_t i = 0; i < suspects; i++) {
+        const struct plim_leak_suspect *s = &leaks->suspects.items[i];
+        if (s->confidence > best && same_pace(&leaks->sites.items[s->site], live)) {
+            best = s->confidence;
+        }
+    }
+    return best < SAME_LOOP ? best : SAME_LOOP;
+}
+
+/* Activations of passes that free little: suspects when the loop around them leaks elsewhere as well. */
+static enum plim_status judge_passes(struct finder *f, struct plim_arena *arena,
+                                     struct plim_err *err)
+{
+    struct plim_leaks *leaks = f->leaks;
+    size_t suspects = leaks->suspects.n;
+    for (uint32_t i = 1; suspects > 0 && i < leaks->sites.n; i++) {
+        const struct plim_site_live *live = &leaks->sites.items[i];
+        if (!may_be_one_pass(&f->in->sites->sites.items[i]) || is_suspect(leaks, i) ||
+            !grows_all_along(live, live->bytes_born, f->in->position) ||
+            !heap_grew(live, f->in->history)) {
+            continue;
+        }
+        double confidence = beside_a_leak(leaks, suspects, live);
+        enum plim_passes passes = PLIM_PASSES_UNCLEAR;
+        if (confidence > 0) {
+            PLIM_TRY(passes_of(f, i, &passes, err));
+        }
+        if (passes == PLIM_PASSES_MANY) {
+            PLIM_TRY(add_suspect(f, i, confidence, arena, err));
+        }
+    }
+    return PLIM_OK;
+}
+
 static enum plim_status judge_sites(struct finder *f, struct plim_arena *arena,
                                     struct plim_err *err)
 {
@@ -332,22 +422,13 @@ static enum plim_status judge_sites(struct finder *f, struct plim_arena *arena,
             PLIM_TRY(add_suspect(f, i, confidence, arena, err));
         }
     }
+    PLIM_TRY(judge_passes(f, arena, err));
     if (leaks->suspects.n > 0) {
         qsort(leaks->suspects.items, leaks->suspects.n, sizeof(leaks->suspects.items[0]),
               most_excess_first);
         leaks->confidence = leaks->suspects.items[0].confidence;
     }
     return PLIM_OK;
-}
-
-static bool is_suspect(const struct plim_leaks *leaks, uint32_t site)
-{
-    plim_vec_foreach (suspect, &leaks->suspects) {
-        if (suspect->site == site) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Free bytes of segments in which every live block belongs to a suspect: the leak strands them. */
@@ -385,7 +466,7 @@ static enum plim_status find(struct finder *f, struct plim_arena *arena, struct 
     const struct plim_leak_input *in = f->in;
     PLIM_TRY(zero_sites(f->leaks, in->sites->sites.n, err));
     PLIM_TRY(copy_sizes(&in->history->unknown_sizes, &f->freed_sizes, err));
-    add_histories(in->sites, in->history, f->leaks);
+    add_histories(f);
     plim_vec_foreach (block, &in->heap->blocks) {
         if (plim_block_is_live(block)) {
             add_block(f, &f->leaks->sites.items[plim_site_of(in->sites, block->stack)], block);

@@ -60,6 +60,21 @@ static const struct fixed table[] = {
      "weights, or "
      "more devices (--tp-size)",
      "Both errors close together prove that the sum exceeds the device.", NULL},
+    {FIXED(ENGINE_UNBALANCED, EXTERNAL, OTHER_PROCESS, 0.7),
+     "When the engine started, one device had far less free memory than another: an earlier run or "
+     "another process is on it. Devices of different sizes give the same error.",
+     "See who is there and stop it: `nvidia-smi` on the host, in all containers",
+     "A process that died badly can leave children that hold the device.",
+     "With devices of different sizes, use those of one size, or run one engine on each",
+     "The engine splits its memory evenly.", "the free bytes of each device before the start"},
+    {FIXED(ENGINE_START, CONFIGURATION, ENGINE_BUDGET, 0.75),
+     "A component of the engine found no room beside the ones that were created before it; the "
+     "device had memory, but not enough of it was left by the budget.",
+     "Leave more room: lower free_gpu_memory_fraction of the KV cache, --max_batch_size, "
+     "--max_num_tokens or --max_seq_len",
+     "The sizes of the KV cache, of activations and of draft models follow from these.",
+     "Or hold fewer bytes of weights on each device: quantized weights, more devices (--tp_size)",
+     "The list in the message says how much each component took.", NULL},
     {FIXED(SGLANG_RUN, CONFIGURATION, ENGINE_BUDGET, 0.8),
      "The token pool of the server ran out while it was serving.",
      "Lower --max-running-requests, or raise --schedule-conservativeness",

@@ -21,7 +21,13 @@ static const char *const framework_paths[] = {
 static const char *const standard_paths[] = {"/lib/python", "/Lib/", "<string>", "<stdin>", "??"};
 
 /* Extensions and files of compiled code, whose frames say little to a Python user. */
-static const char *const native_files[] = {".cpp", ".cc", ".cu", ".h", ".c", ".so", ".hpp"};
+static const char *const native_files[] = {".cpp", ".cc", ".cu", ".h",   ".c",
+                                           ".so",  ".S",  ".s",  ".inl", ".hpp"};
+
+/* A node of the backward graph: torch::autograd::generated::AddmmBackward0::apply(...). Its thread has no
+ * Python frames, and the node's name says which operation's gradient is computed. */
+#define NODE_PREFIX "torch::autograd::"
+#define NODE_METHOD "::apply("
 
 /* Native functions that are about recording or the allocator itself, never about the caller. */
 static const char *const noise_names[] = {
@@ -117,6 +123,7 @@ static bool is_native(struct plim_str file)
 enum frame_kind {
     FRAME_NOISE,
     FRAME_FRAMEWORK,
+    FRAME_NODE, /* of the backward graph */
     FRAME_PACKAGE,
     FRAME_USER
 };
@@ -136,6 +143,13 @@ static enum frame_kind kind_of_file(struct plim_str file)
 static bool is_noise(struct plim_str name)
 {
     return contains_any(name, noise_names, PLIM_COUNT_OF(noise_names));
+}
+
+static bool is_backward_node(struct plim_str name)
+{
+    size_t n = strlen(NODE_PREFIX);
+    return name.n > n && memcmp(name.p, NODE_PREFIX, n) == 0 &&
+           plim_str_find(name, PLIM_STR(NODE_METHOD)) != SIZE_MAX;
 }
 
 static bool equals_ignoring_case(const char *p, const char *lower_case, size_t n)
@@ -199,6 +213,9 @@ static enum frame_kind kind_of(const struct builder *b, const struct plim_frame 
     }
     if (frame->name < strings && b->noise[frame->name] == 1) {
         return FRAME_NOISE;
+    }
+    if (is_backward_node(name)) {
+        return FRAME_NODE;
     }
     return frame->file < strings ? (enum frame_kind)b->file_kinds[frame->file] : FRAME_FRAMEWORK;
 }
@@ -286,6 +303,9 @@ static enum plim_status site_for_stack(struct builder *b, uint32_t stack, uint32
     struct plim_site site = {.stack = stack};
     uint64_t hash = collect(b, ids, n, FRAME_PACKAGE, SIZE_MAX, &site);
     if (hash == 0) {
+        hash = collect(b, ids, n, FRAME_NODE, 1, &site);
+    }
+    if (hash == 0) {
         hash = collect(b, ids, n, FRAME_FRAMEWORK, 2, &site);
     }
     site.category = category_of(b, ids, n);
@@ -361,11 +381,32 @@ static struct plim_str short_path(struct plim_str path)
     return plim_str_skip(path, at);
 }
 
+/* "AddmmBackward0" of a backward node; else a C++ signature without its arguments, or the name itself. */
+static struct plim_str short_name(struct plim_str name)
+{
+    size_t at = is_backward_node(name) ? plim_str_find(name, PLIM_STR(NODE_METHOD)) : SIZE_MAX;
+    if (at != SIZE_MAX) {
+        size_t start = at;
+        while (start > 0 && name.p[start - 1] != ':') {
+            start--;
+        }
+        return (struct plim_str){name.p + start, at - start};
+    }
+    if (plim_str_find(name, PLIM_STR("::")) == SIZE_MAX) {
+        return name;
+    }
+    at = 0;
+    while (at < name.n && (name.p[at] != '(' || (at > 0 && name.p[at - 1] == ':'))) {
+        at++; /* "::(anonymous namespace)::" is no list of arguments */
+    }
+    return (struct plim_str){name.p, at};
+}
+
 const char *plim_frame_text(const struct plim_snapshot *snapshot, uint32_t frame,
                             struct plim_arena *arena)
 {
     const struct plim_frame *f = &snapshot->stacks.frames.items[frame];
-    struct plim_str name = plim_intern_str(&snapshot->strings, f->name);
+    struct plim_str name = short_name(plim_intern_str(&snapshot->strings, f->name));
     struct plim_str file = short_path(plim_intern_str(&snapshot->strings, f->file));
     if (f->line == 0) {
         return plim_arena_sayf(arena, "%.*s", PLIM_STR_ARG(name));

@@ -44,6 +44,8 @@ enum plim_class {
     X(MEMORY_CAP, CAPACITY, "memory_cap", "a configured cap, not the device, was the limit")       \
     X(GROWING_STACK, LEAK, "growing_stack", "one allocation site grows without bound")             \
     X(NEVER_FREED_CACHE, LEAK, "never_freed_cache", "entries of a cache are never dropped")        \
+    X(HELD_EXCEPTION, LEAK, "held_exception",                                                      \
+      "a failure that was caught still keeps the memory of its attempt")                           \
     X(STRANDED, FRAGMENTATION, "stranded", "free bytes are pinned in segments by live blocks")     \
     X(PRIVATE_POOL, FRAGMENTATION, "private_pool",                                                 \
       "free bytes are reserved for private pools (CUDA graphs)")                                   \

@@ -148,6 +148,8 @@ enum plim_oom_role {
     X(VLLM_PROFILING, 85)                                                                          \
     X(VLLM_WARMUP, 82)                                                                             \
     X(VLLM_LOAD, 79)                                                                               \
+    X(ENGINE_UNBALANCED, 85)                                                                       \
+    X(ENGINE_START, 90)                                                                            \
     X(SGLANG_START, 85)                                                                            \
     X(SGLANG_RUN, 82)                                                                              \
     X(ENGINE_POOL_FULL, 82)                                                                        \

@@ -10,7 +10,8 @@ struct reader {
     const struct plim_trace *trace;
     size_t position;
     enum plim_action free_action; /* which of the two free events ends a life */
-    bool releasing;               /* the last events gave segments back */
+    bool releasing;               /* the last events gave segments back ... */
+    uint32_t releaser;            /* ... in a call with this stack */
     int64_t live;                 /* bytes, against the start of the trace */
     uint32_t bin;                 /* of the last event */
     size_t next_bin;              /* first event of the bin behind it */
@@ -129,8 +130,10 @@ static enum plim_status read_event(struct reader *r, size_t i, struct plim_err *
     bool gives_back = action == PLIM_ACTION_SEGMENT_FREE || action == PLIM_ACTION_SEGMENT_UNMAP;
     bool asks = action == PLIM_ACTION_SEGMENT_ALLOC || action == PLIM_ACTION_SEGMENT_MAP ||
                 action == PLIM_ACTION_OOM;
-    r->history->retries += asks && r->releasing;
+    /* empty_cache() gives segments back too, but from a call of its own. */
+    r->history->retries += asks && r->releasing && e->stack == r->releaser;
     r->releasing = gives_back;
+    r->releaser = gives_back ? e->stack : PLIM_NO_STACK;
     note_level(r, i, e);
     if (action == PLIM_ACTION_ALLOC) {
         return on_alloc(r, i, e, err);

@@ -215,6 +215,85 @@ static void leak_that_has_filled_the_card_is_still_one_after_more_failures(void 
     assert_verdict(&options, PLIM_CLASS_LEAK, PLIM_SUBCLASS_GROWING_STACK);
 }
 
+static void small_leak_beside_one_large_block_a_round_is_a_leak(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    uint32_t leak = maker_stack(&maker, "append", "user.py", 10);
+    uint32_t work = maker_stack(&maker, "work", "user.py", 20);
+    maker_alloc(&maker, 60 * PLIM_MIB, PLIM_NO_STACK);
+    for (int i = 0; i < 1500; i++) {
+        maker_free(&maker, maker_alloc(&maker, 900 * PLIM_KIB, work));
+        maker_alloc(&maker, 20 * PLIM_KIB, leak);
+    }
+    maker_oom(&maker, 2 * PLIM_MIB, PLIM_MIB, work);
+    struct plim_diagnose_options options = with_total(110 * PLIM_MIB);
+    assert_verdict(&options, PLIM_CLASS_LEAK, PLIM_SUBCLASS_GROWING_STACK);
+}
+
+static void conversion_of_weights_is_not_a_leak(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    uint32_t keep = maker_stack(&maker, "convert", "user.py", 10);
+    uint32_t read = maker_stack(&maker, "read", "user.py", 20);
+    for (int i = 0; i < 700; i++) {
+        size_t wide = maker_alloc(&maker, 900 * PLIM_KIB, read);
+        maker_alloc(&maker, 100 * PLIM_KIB, keep);
+        maker_free(&maker, wide);
+    }
+    maker_oom(&maker, 9 * PLIM_MIB, PLIM_MIB, read);
+    maker_finish(&maker);
+    struct plim_diagnosis d;
+    assert_ok(plim_diagnose(&maker.snapshot, &defaults, &d, NULL));
+    assert_int_equal(d.leaks.suspects.n, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void snapshot_from_after_the_failure_is_judged_by_the_message(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    maker_init(&maker);
+    maker_free(&maker, maker_alloc(&maker, 20 * PLIM_GIB, PLIM_NO_STACK));
+    maker_alloc(&maker, 64 * PLIM_MIB, PLIM_NO_STACK);
+    maker_finish(&maker);
+    struct plim_diagnose_options options = with_total(24 * PLIM_GIB);
+    options.facts.request = plim_amount(PLIM_GIB, PLIM_HOW_MEASURED);
+    options.facts.allocated = plim_amount(22 * PLIM_GIB, PLIM_HOW_MEASURED);
+    options.facts.reserved = plim_amount(23 * PLIM_GIB, PLIM_HOW_MEASURED);
+    options.facts.free = plim_amount(512 * PLIM_MIB, PLIM_HOW_MEASURED);
+    assert_ok(plim_diagnose(&maker.snapshot, &options, &d, NULL));
+    assert_true(d.too_late);
+    assert_int_equal(d.set.ledger.allocated.bytes, 22 * PLIM_GIB);
+    assert_int_equal(d.set.ledger.owner[PLIM_OWNER_STRANDED].bytes, PLIM_GIB);
+    assert_int_equal(d.set.ledger.owner[PLIM_OWNER_RELEASABLE].bytes, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void backward_nodes_name_the_memory_of_threads_without_python(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    const struct maker_frame frames[] = {
+        {"at::_ops::mm::call(at::Tensor const&, at::Tensor const&)", "??", 0},
+        {"torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)", "??", 0},
+        {"torch::autograd::Engine::thread_main(std::shared_ptr<GraphTask> const&)", "??", 0},
+        {"clone3", "x86_64/clone3.S", 81},
+    };
+    uint32_t stack = maker_deep_stack(&maker, frames, 4);
+    maker_alloc(&maker, 100 * PLIM_MIB, stack);
+    maker_finish(&maker);
+    struct plim_diagnosis d;
+    assert_ok(plim_diagnose(&maker.snapshot, &defaults, &d, NULL));
+    assert_string_equal(d.blame.items[0].site, "AddmmBackward0");
+    assert_int_equal(d.blame.items[0].category, PLIM_CATEGORY_GRADIENTS);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
 static void leak_without_any_stacks_is_seen_by_growth_amid_work(void **state)
 {
     (void)state;
@@ -359,6 +438,10 @@ int main(void)
         cmocka_unit_test(bounded_cache_in_a_short_record_is_not_a_leak),
         cmocka_unit_test(bursts_in_a_short_record_are_a_leak_when_older_ones_are_there),
         cmocka_unit_test(leak_that_has_filled_the_card_is_still_one_after_more_failures),
+        cmocka_unit_test(small_leak_beside_one_large_block_a_round_is_a_leak),
+        cmocka_unit_test(conversion_of_weights_is_not_a_leak),
+        cmocka_unit_test(snapshot_from_after_the_failure_is_judged_by_the_message),
+        cmocka_unit_test(backward_nodes_name_the_memory_of_threads_without_python),
         cmocka_unit_test(leak_without_any_stacks_is_seen_by_growth_amid_work),
         cmocka_unit_test(few_holes_are_the_usual_cost_of_caching),
         cmocka_unit_test(the_same_holes_matter_to_a_large_request),

@@ -149,6 +149,34 @@ static void history_pairs_allocations_with_frees(void **state)
     maker_fini(&maker);
 }
 
+/* A segment goes back in a call with stack `from`, and the next one comes in a call with stack `to`. */
+static uint32_t retries_seen(const char *from, const char *to)
+{
+    struct plim_history h;
+    maker_init(&maker);
+    uint32_t give = maker_stack(&maker, from, "user.py", 1);
+    uint32_t take = maker_stack(&maker, to, "user.py", 1);
+    maker_free(&maker, maker_alloc(&maker, 8 * PLIM_MIB, give));
+    maker_finish(&maker);
+    struct plim_trace *trace = &only_device()->trace;
+    struct plim_event back = {.action = PLIM_ACTION_SEGMENT_FREE, .stack = give};
+    struct plim_event more = {.action = PLIM_ACTION_SEGMENT_ALLOC, .stack = take};
+    assert_ok(plim_vec_push(&trace->events, NULL, back));
+    assert_ok(plim_vec_push(&trace->events, NULL, more));
+    assert_ok(plim_history_read(&maker.snapshot, trace, trace->events.n, &h, NULL));
+    uint32_t retries = h.retries;
+    plim_history_fini(&h);
+    maker_fini(&maker);
+    return retries;
+}
+
+static void only_the_allocator_s_own_release_is_a_retry(void **state)
+{
+    (void)state;
+    assert_int_equal(retries_seen("forward", "forward"), 1);
+    assert_int_equal(retries_seen("empty_cache", "forward"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +187,7 @@ int main(void)
         cmocka_unit_test(peaks_are_found_where_they_were),
         cmocka_unit_test(stranded_and_releasable_bytes_are_told_apart),
         cmocka_unit_test(history_pairs_allocations_with_frees),
+        cmocka_unit_test(only_the_allocator_s_own_release_is_a_retry),
     };
     return PLIM_RUN_TESTS("moment", tests);
 }

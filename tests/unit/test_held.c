@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of failed attempts: held by a caught failure, or gone as it should be. */
+
+#include "diagnose/diagnose.h"
+#include "snapshot_maker.h"
+#include "unit.h"
+
+static struct maker maker; /* large: not on the stack */
+
+enum {
+    LAYERS = 10
+};
+
+struct program {
+    uint32_t start, layer, other; /* stacks */
+    size_t blocks[LAYERS + 1];
+};
+
+static struct program begin(void)
+{
+    maker_init(&maker);
+    struct program p = {.start = maker_stack(&maker, "step", "train.py", 4),
+                        .layer = maker_stack(&maker, "forward", "model.py", 9),
+                        .other = maker_stack(&maker, "setup", "train.py", 40)};
+    maker_alloc(&maker, 2 * PLIM_GIB, p.other);
+    return p;
+}
+
+/* One attempt: an input, then layers until the device is full. */
+static void attempt(struct program *p)
+{
+    p->blocks[0] = maker_alloc(&maker, PLIM_GIB, p->start);
+    for (int i = 1; i <= LAYERS; i++) {
+        p->blocks[i] = maker_alloc(&maker, PLIM_GIB, p->layer);
+    }
+    maker_oom(&maker, PLIM_GIB, 100 * PLIM_MIB, p->layer);
+}
+
+static void unwind(struct program *p, int from)
+{
+    for (int i = LAYERS; i >= from; i--) {
+        maker_free(&maker, p->blocks[i]);
+    }
+}
+
+static void judge(struct plim_diagnosis *d)
+{
+    struct plim_diagnose_options options = {.device = PLIM_NO_ID};
+    options.facts.total = plim_amount(14 * PLIM_GIB, PLIM_HOW_GIVEN);
+    maker_finish(&maker);
+    assert_ok(plim_diagnose(&maker.snapshot, &options, d, NULL));
+}
+
+static void an_attempt_that_nothing_unwound_is_a_leak(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct program p = begin();
+    attempt(&p);
+    maker_oom(&maker, 512 * PLIM_MIB, 100 * PLIM_MIB, p.start);
+    judge(&d);
+    assert_int_equal(d.held.bytes, (LAYERS + 1) * PLIM_GIB);
+    assert_int_equal(d.held.blocks, LAYERS + 1);
+    assert_string_equal(plim_subclass_text(d.set.verdict.subclass), "held_exception");
+    assert_non_null(strstr(d.set.advice.items[0].action, "except block"));
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void an_attempt_that_was_unwound_holds_nothing(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct program p = begin();
+    attempt(&p);
+    unwind(&p, 0);
+    attempt(&p);
+    judge(&d);
+    assert_int_equal(d.held.bytes, 0);
+    assert_string_equal(plim_subclass_text(d.set.verdict.subclass), "working_set");
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void an_attempt_unwound_but_for_its_input_holds_nothing(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct program p = begin();
+    attempt(&p);
+    unwind(&p, 1);
+    maker_oom(&maker, 12 * PLIM_GIB, 10 * PLIM_GIB, p.start);
+    judge(&d);
+    assert_int_equal(d.held.bytes, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void a_smaller_try_at_the_same_place_is_no_new_attempt(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct program p = begin();
+    attempt(&p);
+    maker_oom(&maker, 512 * PLIM_MIB, 100 * PLIM_MIB, p.layer);
+    maker_alloc(&maker, 64 * PLIM_MIB, p.layer);
+    maker_oom(&maker, 512 * PLIM_MIB, 36 * PLIM_MIB, p.layer);
+    judge(&d);
+    assert_int_equal(d.held.bytes, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void without_stacks_no_attempt_is_known(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    maker_init(&maker);
+    for (int i = 0; i < 12; i++) {
+        maker_alloc(&maker, PLIM_GIB, PLIM_NO_STACK);
+    }
+    maker_oom(&maker, PLIM_GIB, 100 * PLIM_MIB, PLIM_NO_STACK);
+    maker_oom(&maker, PLIM_GIB, 100 * PLIM_MIB, PLIM_NO_STACK);
+    judge(&d);
+    assert_int_equal(d.held.bytes, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_attempt_that_nothing_unwound_is_a_leak),
+        cmocka_unit_test(an_attempt_that_was_unwound_holds_nothing),
+        cmocka_unit_test(an_attempt_unwound_but_for_its_input_holds_nothing),
+        cmocka_unit_test(a_smaller_try_at_the_same_place_is_no_new_attempt),
+        cmocka_unit_test(without_stacks_no_attempt_is_known),
+    };
+    return PLIM_RUN_TESTS("held", tests);
+}
