@@ -17,7 +17,8 @@
  * A ledger lives in memory that the caller gives: plain memory, or one file that several processes map.
  * `struct plimsoll_gate` is one process's handle on it. A front door asks plimsoll_gate_admit() for each
  * request, tells growth with plimsoll_gate_extend() (every few dozen tokens is enough; the first token at
- * once; an answer that comes in one piece is reckoned until its release), and ends with plimsoll_gate_release(). Every second or so somebody calls plimsoll_gate_tick() and,
+ * once; an answer that comes in one piece is reckoned until its release), and ends with plimsoll_gate_release(). Between reports requests count
+ * as having gone on at the pace that was learned. Every second or so somebody calls plimsoll_gate_tick() and,
  * with the engine's figures, plimsoll_gate_observe(). All counts that are told are totals so far, so telling
  * one twice does no harm; unknown ids are counted and otherwise ignored.
  *
@@ -47,7 +48,7 @@ extern "C" {
 #    define PLIMSOLL_GATE_API
 #endif
 
-#define PLIMSOLL_GATE_VERSION   1u  /* of the layout in memory */
+#define PLIMSOLL_GATE_VERSION   2u  /* of the layout in memory */
 #define PLIMSOLL_GATE_GROUPS    8u  /* of layers, at most */
 #define PLIMSOLL_GATE_CLASSES   64u /* class 0 is everybody who is in no other */
 #define PLIMSOLL_GATE_NAME      48u /* bytes of a class's name, with the NUL */
@@ -218,6 +219,8 @@ struct plimsoll_gate_config {
 #define PLIMSOLL_GATE_MAY_WAIT 1u /* rather than be refused */
 #define PLIMSOLL_GATE_BY_LEASE                                                                     \
     2u /* it outlives the process that asks: only its lease, or its release, ends it */
+#define PLIMSOLL_GATE_WHOLE                                                                        \
+    4u /* its answer comes in one piece: growth is reckoned from the start */
 
 struct plimsoll_gate_request {
     uint32_t prompt_tokens;
@@ -274,7 +277,7 @@ struct plimsoll_gate_figures {
 /* The ledger at one moment. */
 struct plimsoll_gate_state {
     uint64_t capacity_units;
-    uint64_t held_units;     /* by the ledger */
+    uint64_t held_units;     /* by the ledger, as it is likely to be now */
     uint64_t expected_units; /* at the worst moment ahead, without margin */
     uint64_t peak_units;     /* sum of the peaks */
     uint64_t used_units;     /* by the engine's last figures; UINT64_MAX: none yet */

@@ -64,14 +64,20 @@ def read_page(body: bytes) -> Page:
     return page
 
 
+def of_server(scope: Scope) -> Scope:
+    """What later questions need of a request's scope. Frameworks put the outer application into it ("app"), where
+    their own handlers find what belongs to the server."""
+    return {key: scope[key] for key in ("scheme", "server", "app", "state") if key in scope}
+
+
 async def ask(app: App, like: Scope, method: str, path: str, body: bytes = b"", headers: Optional[Headers] = None,
               timeout: float = 5.0) -> Tuple[int, bytes]:
-    """Ask the application itself. like: a scope to take the server's address from. Returns (status, body); status 0:
+    """Ask the application itself. like: a scope to take from what belongs to the server. Returns (status, body); status 0:
     it did not answer within the time, or answered with an error of its own."""
     scope: Dict[str, Any] = {
+        "scheme": "http", "server": None, "state": {}, **of_server(like),
         "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "method": method,
-        "scheme": like.get("scheme", "http"), "path": path, "raw_path": path.encode(), "query_string": b"",
-        "root_path": "", "client": ("127.0.0.1", 0), "server": like.get("server"), "state": {},
+        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "client": ("127.0.0.1", 0),
         "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"),
                     (b"content-length", str(len(body)).encode()), *(headers or [])]}
     status, pieces, gone = 0, [], asyncio.Event()

@@ -171,7 +171,8 @@ class Middleware:
             except ValueError:
                 pass
         request.class_id = self._class(ledger, name)
-        request.flags = ledger_of.MAY_WAIT if self.settings.wait > 0 else 0
+        request.flags = ((ledger_of.MAY_WAIT if self.settings.wait > 0 else 0)
+                         | (0 if asked.streams else ledger_of.WHOLE))
         return request
 
     async def _tokenized(self, body: bytes, asked: body_of.Asked) -> int:
@@ -329,7 +330,7 @@ class Middleware:
         """A few times a second: growth, leases, the dead, and, in whichever process comes first, the engine's own
         figures."""
         renewed_ns = 0
-        like = {"scheme": scope.get("scheme", "http"), "server": scope.get("server")}
+        like = engine_of.of_server(scope)
         while self.ledger is not None:
             try:
                 await asyncio.sleep(min(KEEP_EVERY, self.settings.scrape or KEEP_EVERY))

@@ -179,7 +179,9 @@ int sim_call_copy(void *to, const void *from, size_t bytes, void *stream, bool a
         struct sim_stream *s = sim_stream(stream);
         rc = s == NULL ? SIM_E_HANDLE : async ? SIM_OK : sim_unsafe();
         bool now = rc == SIM_OK && sim_work(s, SIM_NODE_MEMCPY);
+        uint64_t until = now && !async ? s->busy_ns : 0;
         sim_end();
+        sim_sleep_until(until);
         if (now) {
             sim_copy(to, from, bytes);
         }

@@ -51,11 +51,13 @@ int sim_call_stream_destroy(void *stream)
 
 int sim_call_stream_sync(void *stream)
 {
+    uint64_t until = 0;
     int rc = sim_begin(SIM_CALL_STREAM_SYNC, sim_current());
     if (rc == SIM_OK) {
-        rc = sim_stream_sync(sim_stream(stream));
+        rc = sim_stream_sync(sim_stream(stream), &until);
         sim_end();
     }
+    sim_sleep_until(until);
     return sim_leave(SIM_CALL_STREAM_SYNC, sim_current(), num(stream), 0, 0, rc);
 }
 
@@ -82,11 +84,13 @@ int sim_call_stream_wait(void *stream, void *event)
 int sim_call_device_sync(void)
 {
     int device = sim_current();
+    uint64_t until = 0;
     int rc = sim_begin(SIM_CALL_DEVICE_SYNC, device);
     if (rc == SIM_OK) {
-        rc = sim_device_sync(device);
+        rc = sim_device_sync(device, &until);
         sim_end();
     }
+    sim_sleep_until(until);
     return sim_leave(SIM_CALL_DEVICE_SYNC, device, 0, 0, 0, rc);
 }
 
@@ -137,11 +141,13 @@ int sim_call_event_query(void *event)
 
 int sim_call_event_sync(void *event)
 {
+    uint64_t until = 0;
     int rc = sim_begin(SIM_CALL_EVENT_SYNC, sim_current());
     if (rc == SIM_OK) {
-        rc = sim_event_sync(event);
+        rc = sim_event_sync(event, &until);
         sim_end();
     }
+    sim_sleep_until(until);
     return sim_leave(SIM_CALL_EVENT_SYNC, sim_current(), num(event), 0, 0, rc);
 }
 
@@ -161,7 +167,9 @@ int sim_call_launch(const void *function, void *stream)
     if (rc == SIM_OK) {
         struct sim_stream *s = sim_stream(stream);
         rc = s == NULL ? SIM_E_HANDLE : SIM_OK;
-        (void)sim_work(s, SIM_NODE_KERNEL);
+        if (sim_work(s, SIM_NODE_KERNEL) && s != NULL) {
+            sim_stream_run(s, 1);
+        }
         sim_end();
         atomic_fetch_add_explicit(&sim_launches, 1, memory_order_relaxed);
     }
@@ -310,7 +318,9 @@ int sim_call_graph_launch(void *exec, void *stream)
     if (rc == SIM_OK) {
         struct sim_stream *s = sim_stream(stream);
         rc = s == NULL || exec == NULL ? SIM_E_HANDLE : SIM_OK;
-        (void)sim_work(s, SIM_NODE_EMPTY);
+        if (sim_work(s, SIM_NODE_EMPTY) && rc == SIM_OK) {
+            sim_stream_run(s, sim_graph_exec_kernels(exec));
+        }
         sim_end();
     }
     return sim_leave(SIM_CALL_GRAPH_LAUNCH, sim_current(), num(exec), 0, num(stream), rc);

@@ -80,6 +80,7 @@ struct sim_config {
     _Atomic int policy;         /* enum sim_policy */
     _Atomic int clock;          /* enum sim_clock */
     _Atomic uint64_t event_lag; /* ticks */
+    _Atomic uint64_t kernel_ns; /* real time that a kernel runs; 0: kernels take no time */
     uint64_t graph_node;        /* bytes charged for each node of an instantiated graph */
     uint64_t max_mappings;      /* accessible mappings of a process */
     bool cost;                  /* the cost model adds simulated time */
@@ -105,6 +106,9 @@ int sim_set(const char *key, const char *value);
 
 /** sim_parse_size() - "24GiB", "80GB", "512M", "1.5GiB", "1048576" to bytes; false when it is none. */
 bool sim_parse_size(const char *text, uint64_t *bytes);
+
+/** sim_parse_time() - "250us", "1.5ms", "40000" (ns) to nanoseconds; units ns, us, ms, s. False when it is none. */
+bool sim_parse_time(const char *text, uint64_t *ns);
 
 /** sim_parse_cards() - "a100-80gb", "24GiB", "a100-80gb@40GiB", "h100-80gb*2,24GiB" to cards.
  * Returns their number, 0 when the text is wrong. */
@@ -163,7 +167,10 @@ int sim_ret(int code); /* runtime calls: remember the thread's last error */
 
 uint64_t sim_now(void);
 void sim_advance_to(uint64_t tick);
-uint64_t sim_wall_ns(void);
+uint64_t sim_wall_ns(void); /* real time and what the cost model added */
+uint64_t sim_real_ns(void);
+/** sim_sleep_until() - sleep until that real time; at once when it is over. Not under sim_lock. */
+void sim_sleep_until(uint64_t real_ns);
 
 /* ---- address space (sim_bits.c, sim_ranges.c, sim_space.c) */
 
@@ -307,7 +314,8 @@ struct sim_nodes {
 struct sim_stream {
     uint64_t magic;
     uint64_t id;
-    uint64_t due; /* tick at which all work so far is complete */
+    uint64_t due;     /* tick at which all work so far is complete */
+    uint64_t busy_ns; /* real time until which its kernels run; 0: it had none that take time */
     struct sim_capture *capture;
     struct sim_stream *next_captured;
     struct sim_nodes tail; /* captured nodes that the next one depends on */
@@ -320,6 +328,7 @@ struct sim_stream {
 struct sim_event {
     uint64_t magic;
     uint64_t due;
+    uint64_t busy_ns; /* of the stream at the last record */
     uint64_t time_ns; /* wall and simulated time of the last record, for elapsed times */
     uint64_t capture; /* id of the capture it was recorded in, 0 for none */
     struct sim_nodes tail;
@@ -332,16 +341,20 @@ int sim_stream_new(int device, unsigned flags, int priority, struct sim_stream *
 int sim_stream_destroy(struct sim_stream *stream);
 /** sim_stream() - the stream of a handle; small handles are the default streams of the device. */
 struct sim_stream *sim_stream(void *handle);
+/** sim_stream_run() - kernels were put on a stream: with a kernel time it is busy for so much longer. */
+void sim_stream_run(struct sim_stream *stream, uint32_t kernels);
 int sim_stream_query(struct sim_stream *stream);
-int sim_stream_sync(struct sim_stream *stream);
+/** sim_stream_sync(), sim_device_sync(), sim_event_sync() - simulated time goes there at once. @until: the real
+ * time until which the caller sleeps after it has left sim_lock; written on success only. */
+int sim_stream_sync(struct sim_stream *stream, uint64_t *until);
 int sim_stream_wait(struct sim_stream *stream, struct sim_event *event);
-int sim_device_sync(int device);
+int sim_device_sync(int device, uint64_t *until);
 
 int sim_event_new(unsigned flags, struct sim_event **out);
 int sim_event_destroy(struct sim_event *event);
 int sim_event_record(struct sim_event *event, struct sim_stream *stream);
 int sim_event_query(struct sim_event *event);
-int sim_event_sync(struct sim_event *event);
+int sim_event_sync(struct sim_event *event, uint64_t *until);
 int sim_event_elapsed(struct sim_event *from, struct sim_event *to, float *ms);
 
 enum sim_node_kind {
@@ -379,6 +392,7 @@ const struct sim_nodes *sim_node_deps(const struct sim_node *node);
 enum sim_node_kind sim_node_kind(const struct sim_node *node);
 int sim_graph_instantiate(struct sim_graph *graph, void **exec);
 int sim_graph_exec_destroy(void *exec);
+uint32_t sim_graph_exec_kernels(const void *exec);
 
 /* ---- threads, devices, kernels (sim_device.c) */
 

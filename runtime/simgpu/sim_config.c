@@ -52,17 +52,22 @@ static bool unit_of(const char *text, uint64_t *unit)
     return false;
 }
 
-bool sim_parse_size(const char *text, uint64_t *bytes)
+/* "12.5" in front of a unit; NULL when there is no number. */
+struct number {
+    uint64_t whole, part, scale; /* whole + part / scale */
+};
+
+static const char *number_of(const char *text, struct number *out)
 {
-    uint64_t whole = 0, part = 0, scale = 1, unit;
+    uint64_t whole = 0, part = 0, scale = 1;
     const char *p = text;
     if (*p < '0' || *p > '9') {
-        return false;
+        return NULL;
     }
     for (; *p >= '0' && *p <= '9'; p++) {
         if (__builtin_mul_overflow(whole, 10, &whole) ||
             __builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole)) {
-            return false;
+            return NULL;
         }
     }
     if (*p == '.') {
@@ -76,11 +81,39 @@ bool sim_parse_size(const char *text, uint64_t *bytes)
     while (*p == ' ') {
         p++;
     }
-    if (!unit_of(p, &unit) || __builtin_mul_overflow(whole, unit, bytes)) {
-        return false;
+    *out = (struct number){.whole = whole, .part = part, .scale = scale};
+    return p;
+}
+
+static bool in_units(const struct number *n, uint64_t unit, uint64_t *out)
+{
+    uint64_t fraction = unit / n->scale * n->part + unit % n->scale * n->part / n->scale;
+    return !__builtin_mul_overflow(n->whole, unit, out) &&
+           !__builtin_add_overflow(*out, fraction, out);
+}
+
+bool sim_parse_size(const char *text, uint64_t *bytes)
+{
+    struct number n;
+    uint64_t unit;
+    const char *rest = number_of(text, &n);
+    return rest != NULL && unit_of(rest, &unit) && in_units(&n, unit, bytes);
+}
+
+bool sim_parse_time(const char *text, uint64_t *ns)
+{
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } units[] = {{"", 1}, {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+    struct number n;
+    const char *rest = number_of(text, &n);
+    for (size_t i = 0; rest != NULL && i < sizeof units / sizeof *units; i++) {
+        if (strcmp(rest, units[i].name) == 0) {
+            return in_units(&n, units[i].ns, ns);
+        }
     }
-    uint64_t fraction = unit / scale * part + unit % scale * part / scale;
-    return !__builtin_add_overflow(*bytes, fraction, bytes);
+    return false;
 }
 
 /*
@@ -234,6 +267,11 @@ int sim_set(const char *key, const char *value)
         ok = sim_parse_size(value, &n);
         if (ok) {
             atomic_store(&sim_config.event_lag, n);
+        }
+    } else if (strcmp(key, "kernel_time") == 0) {
+        ok = sim_parse_time(value, &n) && n <= 60000000000u; /* of one kernel */
+        if (ok) {
+            atomic_store(&sim_config.kernel_ns, n);
         }
     } else if (strcmp(key, "graph_node") == 0) {
         ok = sim_parse_size(value, &sim_config.graph_node);

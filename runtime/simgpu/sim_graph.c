@@ -5,7 +5,7 @@
  * While a stream captures, work put on it becomes a node that depends on the stream's tail, and an
  * event recorded on it carries the tail; another stream that waits for the event joins the capture.
  * That is enough for what programs look at: the status, a unique id (PyTorch keys its private pool on
- * it), the nodes, and what each depends on. Launching a graph does nothing.
+ * it), the nodes, and what each depends on. Launching a graph takes the time of its kernels, if they take any.
  *
  * A call that could upset a capture (cudaMalloc, synchronisation, event query) is refused and
  * invalidates it, by the modes of cudaStreamBeginCapture and cudaThreadExchangeStreamCaptureMode:
@@ -44,6 +44,7 @@ struct exec {
     uint64_t bytes; /* charged */
     int32_t device;
     uint32_t self;
+    uint32_t kernels; /* among its nodes */
 };
 
 static struct sim_pool nodes = SIM_POOL(struct sim_node);
@@ -191,6 +192,9 @@ int sim_graph_instantiate(struct sim_graph *g, void **out)
     }
     exec_bytes[device] += bytes;
     *e = (struct exec){.bytes = bytes, .device = device, .self = self};
+    for (const struct sim_node *n = g->first; n != NULL; n = n->next) {
+        e->kernels += n->kind == SIM_NODE_KERNEL;
+    }
     *out = e;
     return SIM_OK;
 }
@@ -205,6 +209,11 @@ int sim_graph_exec_destroy(void *exec)
     exec_bytes[e->device] -= e->bytes;
     sim_pool_give(&execs, e->self);
     return SIM_OK;
+}
+
+uint32_t sim_graph_exec_kernels(const void *exec)
+{
+    return ((const struct exec *)exec)->kernels;
 }
 
 /* ---- capture */

@@ -70,6 +70,7 @@ static int from_environment(void)
         {"PLIMSOLL_SIM_ADDRESSES", "addresses", false},
         {"PLIMSOLL_SIM_CLOCK", "clock", false},
         {"PLIMSOLL_SIM_EVENT_LAG", "event_lag", false},
+        {"PLIMSOLL_SIM_KERNEL_TIME", "kernel_time", false},
         {"PLIMSOLL_SIM_GRAPH_NODE", "graph_node", false},
         {"PLIMSOLL_SIM_COST", "cost", false},
         {"PLIMSOLL_SIM_EXTERNAL", "external", true},

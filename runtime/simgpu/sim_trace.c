@@ -13,6 +13,7 @@
 
 #include "plimsoll/simgpu.h"
 #include "sim.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,11 +59,24 @@ static const struct {
 #undef SIM_CALL
 };
 
-uint64_t sim_wall_ns(void)
+uint64_t sim_real_ns(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec + atomic_load(&stall_ns);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t sim_wall_ns(void)
+{
+    return sim_real_ns() + atomic_load(&stall_ns);
+}
+
+void sim_sleep_until(uint64_t real_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(real_ns / 1000000000u),
+                         .tv_nsec = (long)(real_ns % 1000000000u)};
+    while (real_ns > 0 && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
+    }
 }
 
 uint64_t sim_now(void)

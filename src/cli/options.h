@@ -303,6 +303,8 @@
       "memory of the card that others hold (default 0)")                                           \
     X(S, context, SIZE, "context", 0, "SIZE", NULL,                                                \
       "what a CUDA context costs each process (default: an estimate for the card)")                \
+    X(S, kernel_time, DURATION, "kernel-time", 0, "TIME", NULL,                                    \
+      "real time that each kernel takes: 100us (default: none)")                                   \
     X(S, timeout, DURATION, "timeout", 0, "TIME", NULL,                                            \
       "end the command after this time: 90s, 5m")                                                  \
     X(S, history, COUNT, "history", 0, "N", NULL,                                                  \

@@ -44,6 +44,7 @@ struct plim_dryrun_setup {
     uint64_t external; /* bytes that others hold */
     uint64_t context;  /* bytes a context costs, when has_context */
     bool has_context;
+    uint64_t kernel_ns;  /* real time that each kernel takes; 0: none */
     uint64_t timeout_ns; /* 0: none */
     uint64_t history;    /* most trace entries; 0: the hook's default */
     bool stdout_to_stderr;

@@ -191,6 +191,10 @@ static enum plim_status put_settings(struct plim_env *env, const struct plim_dry
         PLIM_TRY(plim_env_put(env, "PLIMSOLL_SIM_CONTEXT",
                               plim_arena_sayf(env->arena, "%" PRIu64, setup->context), err));
     }
+    if (setup->kernel_ns != 0) {
+        PLIM_TRY(plim_env_put(env, "PLIMSOLL_SIM_KERNEL_TIME",
+                              plim_arena_sayf(env->arena, "%" PRIu64, setup->kernel_ns), err));
+    }
     if (setup->history != 0) {
         PLIM_TRY(plim_env_put(env, "PLIMSOLL_DRYRUN_HISTORY",
                               plim_arena_sayf(env->arena, "%" PRIu64, setup->history), err));

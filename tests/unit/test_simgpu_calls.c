@@ -51,6 +51,94 @@ static void events_complete_in_stream_order_after_the_lag(void **state)
     assert_int_equal(sim_call_stream_destroy(b), SIM_OK);
 }
 
+/* Whether a call that must take until `due` (real time) did; to be asked right after it. */
+static bool waited_until(uint64_t due)
+{
+    return sim_real_ns() >= due;
+}
+
+/* Not ready, or so late by the test's own fault that it may be. */
+static bool busy_or_late(int code, uint64_t due)
+{
+    return code == SIM_E_NOT_READY || sim_real_ns() >= due;
+}
+
+static void kernels_take_real_time_in_stream_order_when_asked(void **state)
+{
+    (void)state;
+    const uint64_t each = 40000000;
+    void *a, *b, *e, *f, *graph, *exec, *p;
+    float ms;
+    assert_int_equal(sim_set("kernel_time", "40ms"), SIM_OK);
+    assert_int_equal(sim_call_stream_new(&a, 1, 0), SIM_OK);
+    assert_int_equal(sim_call_stream_new(&b, 1, 0), SIM_OK);
+    assert_int_equal(sim_call_event_new(&e, 0), SIM_OK);
+    assert_int_equal(sim_call_event_new(&f, 0), SIM_OK);
+    assert_int_equal(sim_call_event_record(e, a), SIM_OK);
+    assert_int_equal(sim_call_event_query(e), SIM_OK); /* nothing ran yet */
+    uint64_t start = sim_real_ns();
+    assert_int_equal(sim_call_launch(NULL, a), SIM_OK);
+    assert_int_equal(sim_call_launch(NULL, a), SIM_OK);
+    assert_int_equal(sim_call_event_record(f, a), SIM_OK);
+    assert_true(busy_or_late(sim_call_event_query(f), start + 2 * each));
+    assert_true(busy_or_late(sim_call_stream_query(a), start + 2 * each));
+    assert_true(busy_or_late(sim_call_event_elapsed(&ms, e, f), start + 2 * each));
+    assert_int_equal(sim_call_event_query(e), SIM_OK); /* of before */
+    assert_int_equal(sim_call_stream_query(b), SIM_OK);
+    assert_int_equal(sim_call_stream_wait(b, f), SIM_OK);
+    assert_int_equal(sim_call_launch(NULL, b), SIM_OK); /* behind the two of a */
+    assert_int_equal(sim_call_event_sync(f), SIM_OK);
+    assert_true(waited_until(start + 2 * each));
+    assert_int_equal(sim_call_event_elapsed(&ms, e, f), SIM_OK);
+    assert_true(ms >= 80);
+    assert_true(busy_or_late(sim_call_stream_query(b), start + 3 * each));
+    assert_int_equal(sim_call_device_sync(), SIM_OK);
+    assert_true(waited_until(start + 3 * each));
+    assert_int_equal(sim_call_stream_query(b), SIM_OK);
+    /* A graph takes what its kernels take, a blocking copy waits for its stream, another does not. */
+    assert_int_equal(sim_call_malloc(&p, 2 * MIB), SIM_OK);
+    assert_int_equal(sim_call_capture_begin(a, NULL, 0), SIM_OK);
+    assert_int_equal(sim_call_launch(NULL, a), SIM_OK);
+    assert_int_equal(sim_call_copy(p, &ms, sizeof ms, a, true), SIM_OK);
+    assert_int_equal(sim_call_launch(NULL, a), SIM_OK);
+    assert_int_equal(sim_call_capture_end(a, &graph), SIM_OK);
+    assert_int_equal(sim_call_graph_instantiate(&exec, graph), SIM_OK);
+    assert_int_equal(sim_call_stream_query(a), SIM_OK);
+    start = sim_real_ns();
+    assert_int_equal(sim_call_graph_launch(exec, a), SIM_OK);
+    assert_int_equal(sim_call_copy(&ms, p, sizeof ms, a, true), SIM_OK);
+    assert_true(busy_or_late(sim_call_stream_query(a), start + 2 * each));
+    assert_int_equal(sim_call_copy(&ms, p, sizeof ms, a, false), SIM_OK);
+    assert_true(waited_until(start + 2 * each));
+    assert_int_equal(sim_set("kernel_time", "0"), SIM_OK);
+    assert_int_equal(sim_call_launch(NULL, a), SIM_OK);
+    assert_int_equal(sim_call_stream_query(a), SIM_OK);
+    assert_int_equal(sim_call_graph_exec_destroy(exec), SIM_OK);
+    assert_int_equal(sim_graph_destroy(graph), SIM_OK);
+    assert_int_equal(sim_call_free(p), SIM_OK);
+    assert_int_equal(sim_call_event_destroy(e), SIM_OK);
+    assert_int_equal(sim_call_event_destroy(f), SIM_OK);
+    assert_int_equal(sim_call_stream_destroy(a), SIM_OK);
+    assert_int_equal(sim_call_stream_destroy(b), SIM_OK);
+}
+
+static void times_are_parsed(void **state)
+{
+    (void)state;
+    uint64_t ns = 7;
+    assert_true(sim_parse_time("0", &ns) && ns == 0);
+    assert_true(sim_parse_time("40000", &ns) && ns == 40000);
+    assert_true(sim_parse_time("250us", &ns) && ns == 250000);
+    assert_true(sim_parse_time("1.5ms", &ns) && ns == 1500000);
+    assert_true(sim_parse_time("2s", &ns) && ns == 2000000000);
+    static const char *const bad[] = {"", "ms", "-1ms", "1m", "1us ", "99999999999999999s"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(sim_parse_time(bad[i], &ns));
+    }
+    assert_int_equal(sim_set("kernel_time", "61s"), SIM_E_VALUE);
+    assert_int_equal(sim_set("kernel_time", "fast"), SIM_E_VALUE);
+}
+
 static void a_capture_records_nodes_across_streams_with_their_dependencies(void **state)
 {
     (void)state;
@@ -254,6 +342,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_complete_in_stream_order_after_the_lag),
+        cmocka_unit_test(kernels_take_real_time_in_stream_order_when_asked),
+        cmocka_unit_test(times_are_parsed),
         cmocka_unit_test(a_capture_records_nodes_across_streams_with_their_dependencies),
         cmocka_unit_test(an_unsafe_call_invalidates_a_capture_unless_relaxed),
         cmocka_unit_test(ordered_failures_happen_at_the_ordered_calls),

@@ -31,6 +31,8 @@ static const char *count_live(struct tally *t, const struct gate_slot *s)
     if (s->first_ns > 0) {
         t->sums.begun++;
         t->sums.begun_held += s->forecast.mean[0] / GATE_FIXED;
+        t->sums.told += s->told_ns >> GATE_MOMENT;
+        t->sums.slope += s->slope;
     }
     t->class_live[s->class_id]++;
     t->class_expected[s->class_id] += s->expected;

@@ -32,17 +32,21 @@ static double work_units(const struct gate *g, const struct gate_slot *more)
 static double expected(const struct gate *g, const struct gate_slot *more)
 {
     const struct gate_forecast *f = &g->head->sums.forecast;
+    double grown = gate__grown(g);
+    double held = (double)f->mean[0] / GATE_FIXED;
     double sharing = gate__clamp(g->head->health.sharing, 0, 1);
     double margin = gate__clamp(g->head->health.margin, 0, 100);
     double worst = 0;
     for (unsigned h = 0; h < GATE_HORIZONS; h++) {
-        double mean = (double)f->mean[h] * sharing;
+        double mean = (double)f->mean[h] / GATE_FIXED;
+        mean += mean < held ? grown * mean / held : grown; /* of those that are alive then */
+        mean *= sharing;
         double var = (double)f->var[h] * sharing;
         if (more) {
-            mean += (double)more->forecast.mean[h];
+            mean += (double)more->forecast.mean[h] / GATE_FIXED;
             var += (double)more->forecast.var[h];
         }
-        double units = mean / GATE_FIXED + margin * sqrt(var);
+        double units = mean + margin * sqrt(var);
         worst = units > worst ? units : worst;
     }
     return worst;
@@ -55,8 +59,7 @@ static double conservative(const struct gate *g, const struct gate_slot *more)
 
 static double overcommit(const struct gate *g, const struct gate_slot *more)
 {
-    double held = (double)g->head->sums.forecast.mean[0];
-    held = (held + (more ? (double)more->forecast.mean[0] : 0)) / GATE_FIXED;
+    double held = gate__held(g) + (more ? (double)more->forecast.mean[0] / GATE_FIXED : 0);
     double rest = conservative(g, more) - held;
     return held + (rest > 0 ? rest : 0) * gate__clamp(g->head->health.share, 0, 1);
 }
@@ -300,6 +303,7 @@ static void candidate(const struct gate *g, const struct plimsoll_gate_request *
     s->generated = 0;
     s->first_ns = 0;
     s->guessed = 0;
+    s->whole = (r->flags & PLIMSOLL_GATE_WHOLE) != 0;
     gate__price(g, s);
     s->work = gate__work(g, s);
     s->is_long = c->long_part > 0 && s->expected > c->long_part * gate__capacity(g);

@@ -64,13 +64,13 @@ static void usage(struct gate *g, double share)
     struct gate_health *h = &g->head->health;
     const struct gate_sums *sums = &g->head->sums;
     uint64_t used = (uint64_t)(gate__clamp(share, 0, 1) * gate__capacity(g) + 0.5);
-    uint64_t held = sums->forecast.mean[0] / GATE_FIXED;
+    uint64_t held = (uint64_t)gate__held(g);
+    uint64_t begun = sums->begun_held + (uint64_t)gate__grown(g);
     h->used = used;
-    h->drift = used > sums->begun_held ? (used > held ? (int64_t)(used - held) : 0)
-                                       : -(int64_t)(sums->begun_held - used);
+    h->drift = used > begun ? (int64_t)gate__less(used, held) : -(int64_t)(begun - used);
     h->foreign = gate__less(used, held);
-    double real = (double)sums->begun_held > gate__capacity(g) / 20
-                      ? gate__clamp((double)used / (double)sums->begun_held, SHARING_MIN, 1)
+    double real = (double)begun > gate__capacity(g) / 20
+                      ? gate__clamp((double)used / (double)begun, SHARING_MIN, 1)
                       : 1;
     double gain = real < h->sharing ? 0.05 : 0.5;
     h->sharing = gate__clamp(h->sharing + gain * (real - h->sharing), SHARING_MIN, 1);

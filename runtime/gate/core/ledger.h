@@ -13,6 +13,8 @@
  *             can be computed anew from the slots: that is the repair
  *   horizon   so many output tokens ahead. All requests of a continuous batch get one token a step, so
  *             steps are the clock of the forecast
+ *   told      what a request had when it was last heard of. What it has now is likely more: gate__grown()
+ *   slope     units that a request that has begun grows by until the second horizon if it lives
  *   fixed     units x 16: forecasts are fractions, and sums of whole numbers come out even
  *
  * Everything in a head or slot but magic, version, sizes and configuration is changed under the lock only.
@@ -30,6 +32,7 @@
 #define GATE_SIZES     20u /* of each: powers of two */
 #define GATE_FIXED     16u
 #define GATE_NONE      UINT32_MAX
+#define GATE_MOMENT    16u /* low bits of a moment that sums leave out, so that a million add up */
 #define GATE_ID_BITS   20u /* of an id: the slot's number; above: how often it was used */
 
 static const uint32_t gate_horizon[GATE_HORIZONS] = {0,   16,  32,  64,   96,   128,  192,  256,
@@ -73,7 +76,10 @@ struct gate_slot {
         backlog; /* prompt tokens before its first token when it was admitted, its own with them */
     uint64_t work; /* bytes; 0 when it has begun */
     struct gate_forecast forecast;
-    uint64_t pad[14];
+    uint64_t told_ns; /* when it had what `generated` says */
+    uint32_t slope;   /* fixed */
+    uint32_t whole;   /* 1: its answer comes in one piece */
+    uint64_t pad[12];
 };
 
 struct gate_process {
@@ -114,8 +120,10 @@ struct gate_line {
 struct gate_pace {
     struct gate_line first; /* seconds to the first token over prompt tokens ahead */
     uint64_t last_first_ns; /* when prompts were last known to move on */
-    double token_s;         /* for each token lately */
-    double limit;           /* of requests at once; 0: none */
+    double grown,
+        grown_s; /* tokens that requests grew by lately, and the seconds that they took: decaying sums */
+    double whole_s; /* for each token of answers in one piece, all time counted */
+    double limit;   /* of requests at once; 0: none */
     uint32_t seen,
         slow; /* requests since the limit was last looked at; of them slower than the target */
     uint64_t lowered_ns;   /* when it was last lowered */
@@ -131,6 +139,8 @@ struct gate_sums {
     struct gate_forecast forecast;
     uint64_t peak;       /* units */
     uint64_t begun_held; /* units, of requests with a first token */
+    uint64_t told;       /* their told_ns, without the low GATE_MOMENT bits */
+    uint64_t slope;      /* theirs, fixed */
     uint64_t long_expected;
     uint64_t queued; /* tokens */
     uint64_t work;   /* bytes */
@@ -264,6 +274,11 @@ void gate__repair(struct gate *g);
 /** gate__queue() - put a waiting slot in its place: by priority, then by arrival. */
 void gate__queue(struct gate *g, const struct gate_slot *s);
 void gate__unqueue(struct gate *g, const struct gate_slot *s);
+/** gate__grown() - units that requests have likely grown by since they were told of: those that have begun made a
+ * step in each gate__token_s() since, and whoever had ended would have been told. */
+double gate__grown(const struct gate *g);
+/** gate__held() - units that are likely held now. */
+double gate__held(const struct gate *g);
 /** gate__position() - how many are before it in the queue. */
 uint32_t gate__position(const struct gate *g, const struct gate_slot *s);
 
@@ -275,6 +290,10 @@ uint64_t gate__ahead(const struct gate *g);
  * @spread: nullable; the deviation of what was seen from that. */
 double gate__first_s(const struct gate *g, double tokens, double *spread);
 void gate__pace_first(struct gate *g, const struct gate_slot *s);
+/** gate__pace_grew() - a request was told of and has `generated` tokens now. */
+void gate__pace_grew(struct gate *g, const struct gate_slot *s, uint32_t generated);
+/** gate__token_s() - seconds that each further token takes lately, a guess before anything was learned. */
+double gate__token_s(const struct gate *g);
 void gate__pace_ended(struct gate *g, const struct gate_slot *s, uint32_t generated);
 void gate__pace_drained(struct gate *g, double units);
 double gate__drain_rate(const struct gate *g);

@@ -4,8 +4,8 @@
  *
  *   first token   a straight line: seconds over the prompt tokens ahead of a request when it was admitted,
  *                 its own included. Its slope is what a prompt token costs, its base what nobody can avoid
- *   each token    the time between the first token and the last over their number. When one request in ten
- *                 is slower than the target, the limit of requests at once falls by a tenth; when it is
+ *   each token    what requests grew by over the time between two reports of them, lately. And for each request the
+ *                 time between the first token and the last over their number: when one request in ten is slower than the target, the limit of requests at once falls by a tenth; when it is
  *                 used and none is, it rises by one: as TCP finds its rate (additive increase,
  *                 multiplicative decrease), with the time for a token in the place of a lost packet,
  *                 because the whole time of a request depends on its length before all
@@ -22,7 +22,9 @@
 #define DRAIN_S         10.0
 #define RETRY_MIN_S     1.0
 #define RETRY_MAX_S     60.0
-#define RETRY_UNKNOWN_S 3.0 /* before the first request has ended */
+#define GUESS_TOKEN_S   0.05  /* before anything was learned */
+#define GROWN_KEEPS     400.0 /* tokens after which a report counts 1/e */
+#define RETRY_UNKNOWN_S 3.0   /* before the first request has ended */
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
@@ -112,6 +114,25 @@ void gate__pace_first(struct gate *g, const struct gate_slot *s)
 
 /* ---- each token */
 
+void gate__pace_grew(struct gate *g, const struct gate_slot *s, uint32_t generated)
+{
+    struct gate_pace *p = &g->head->pace;
+    if (s->first_ns == 0 || s->guessed || generated <= s->generated) {
+        return;
+    }
+    double tokens = generated - s->generated;
+    double keep = GROWN_KEEPS / (GROWN_KEEPS + tokens);
+    p->grown = (gate__clamp(p->grown, 0, 1e9) + tokens) * keep;
+    p->grown_s = (gate__clamp(p->grown_s, 0, 1e9) + seconds(s->told_ns, g->head->now_ns)) * keep;
+}
+
+double gate__token_s(const struct gate *g)
+{
+    const struct gate_pace *p = &g->head->pace;
+    double whole = p->whole_s > 0 ? p->whole_s : GUESS_TOKEN_S;
+    return gate__clamp(p->grown > 0 ? p->grown_s / p->grown : whole, 1e-6, 1e6);
+}
+
 static void limit_move(struct gate *g)
 {
     struct gate_pace *p = &g->head->pace;
@@ -137,14 +158,13 @@ static void pace_token(struct gate *g, const struct gate_slot *s, uint32_t gener
     if (s->first_ns == 0 || s->guessed || generated < 2) {
         return;
     }
-    double each = seconds(s->first_ns, g->head->now_ns) / (generated - 1);
-    p->token_s = p->token_s > 0 ? gate__clamp(p->token_s, 0, 1e6) * 0.95 + each * 0.05 : each;
     if (g->config.token_ns == 0 || s->admitted_ns <= p->lowered_ns) {
         return; /* what ran under the old limit says nothing about the new one */
     }
     if (g->head->sums.live > p->most_live) {
         p->most_live = g->head->sums.live;
     }
+    double each = seconds(s->first_ns, g->head->now_ns) / (generated - 1);
     p->seen++;
     p->slow += each * 1e9 > (double)g->config.token_ns;
     if (p->seen >= 10 && p->seen * 4 >= g->head->sums.live) { /* a quarter of them changed */
@@ -195,6 +215,11 @@ double gate__drain_rate(const struct gate *g)
 
 void gate__pace_ended(struct gate *g, const struct gate_slot *s, uint32_t generated)
 {
+    struct gate_pace *p = &g->head->pace;
+    if (generated > 0 && (s->whole || s->guessed)) {
+        double each = seconds(s->admitted_ns, g->head->now_ns) / generated;
+        p->whole_s = p->whole_s > 0 ? gate__clamp(p->whole_s, 0, 1e6) * 0.9 + each * 0.1 : each;
+    }
     pace_token(g, s, generated);
     gate__pace_drained(g, (double)s->forecast.mean[0] / GATE_FIXED);
 }

@@ -118,6 +118,9 @@ void gate__price(const struct gate *g, struct gate_slot *s)
     double end_units = to_units(&p, p.most);
     double peak = now_units > end_units ? now_units : end_units;
     s->peak = (uint32_t)gate__clamp(peak, 0, (double)PLIMSOLL_GATE_UNITS_MAX);
+    uint64_t soon = (uint64_t)s->generated + gate_horizon[1];
+    double soon_units = to_units(&p, soon < p.most ? soon : p.most);
+    s->slope = soon_units > now_units ? (uint32_t)((soon_units - now_units) * GATE_FIXED) : 0;
     s->expected = 0;
     double now = s->known > 0 ? 1 : gate__lengths_alive(l, s->generated);
     uint64_t before = s->generated;

@@ -5,13 +5,14 @@
 
 #include <string.h>
 
-static uint64_t expected_units(const struct gate_sums *sums)
+static uint64_t expected_units(const struct gate *g)
 {
+    const struct gate_sums *sums = &g->head->sums;
     uint64_t most = 0;
     for (unsigned h = 0; h < GATE_HORIZONS; h++) {
         most = sums->forecast.mean[h] > most ? sums->forecast.mean[h] : most;
     }
-    return most / GATE_FIXED;
+    return most / GATE_FIXED + (uint64_t)gate__grown(g);
 }
 
 static uint32_t processes_of(const struct gate_head *head)
@@ -27,11 +28,12 @@ static uint32_t processes_of(const struct gate_head *head)
 static void read_pace(const struct gate *g, struct plimsoll_gate_state *out)
 {
     const struct gate_pace *p = &g->head->pace;
+    bool known = p->grown > 0 || p->whole_s > 0;
     double first = gate__first_s(g, 0, NULL);
     double slope = (gate__first_s(g, 1e6, NULL) - first) / 1e6;
     out->first_token_s = first > 0 ? first : 0;
     out->prefill_tokens_s = slope > 0 ? 1 / slope : 0;
-    out->token_s = gate__clamp(p->token_s, 0, 1e9);
+    out->token_s = known ? gate__token_s(g) : 0;
     out->drain_units_s = gate__drain_rate(g);
     bool limited = p->limit > 0 && p->limit < 4e9;
     out->limit_requests = limited ? (uint32_t)p->limit : UINT32_MAX;
@@ -81,8 +83,8 @@ int plimsoll_gate_read(struct plimsoll_gate *gate, struct plimsoll_gate_state *o
     const struct gate_sums *sums = &g->head->sums;
     *out = (struct plimsoll_gate_state){
         .capacity_units = g->head->capacity,
-        .held_units = sums->forecast.mean[0] / GATE_FIXED,
-        .expected_units = expected_units(sums),
+        .held_units = (uint64_t)gate__held(g),
+        .expected_units = expected_units(g),
         .peak_units = sums->peak,
         .pressure = gate__pressure(g, NULL),
         .live = sums->live,

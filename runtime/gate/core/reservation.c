@@ -5,8 +5,7 @@
 
 #define TICK_SLOTS    2048u /* looked at in one tick, in pieces */
 #define TICK_PIECE    128u  /* under the lock */
-#define GUESS_FIRST_S 10    /* to a first token, */
-#define GUESS_TOKEN_S 0.05  /* and for each further one, while nothing was learned */
+#define GUESS_FIRST_S 10    /* to a first token, while nothing was learned */
 
 static struct gate_slot *known(struct gate *g, uint64_t id)
 {
@@ -37,12 +36,14 @@ int plimsoll_gate_extend(struct plimsoll_gate *gate, uint64_t id, uint32_t gener
         if (s->state == GATE_LIVE && generated > (s->guessed ? 0 : s->generated) &&
             generated < 1u << 30) {
             gate__take_off(g, s);
+            gate__pace_grew(g, s, generated);
             if (s->first_ns == 0 || (s->guessed && generated == 1)) {
                 gate__pace_first(g, s);
                 begin(s, g->head->now_ns);
             }
             s->guessed = 0;
             s->generated = generated;
+            s->told_ns = g->head->now_ns;
             gate__price(g, s);
             gate__add(g, s);
         }
@@ -101,6 +102,7 @@ static void finish(struct gate *g, struct gate_slot *s, uint32_t generated, uint
         if (s->first_ns == 0) { /* nobody told when: not learned, but its prompt is computed */
             head->pace.last_first_ns = head->now_ns;
         }
+        gate__pace_grew(g, s, generated);
         learn(g, s, generated, outcome == PLIMSOLL_GATE_STOPPED);
     }
     if (outcome <= PLIMSOLL_GATE_LENGTH) {
@@ -151,28 +153,37 @@ static bool is_dead(const uint64_t dead[GATE_PROCESSES / 64], uint32_t process)
     return process < GATE_PROCESSES && (dead[process / 64] >> (process % 64) & 1) != 0;
 }
 
-/*
- * A request whose answer comes in one piece tells of no token until it is over. It counts as begun after twice
- * the time that its first token should have taken and a second more, and then grows at the speed of the others.
- */
+/* Seconds after which a request that told of no token counts as begun. Of one whose answer comes in one piece that is what its
+ * first token should take; another one may only be late. */
+static double due_s(const struct gate *g, const struct gate_slot *s)
+{
+    double first = gate__first_s(g, (double)s->backlog, NULL);
+    if (s->whole && g->head->pace.whole_s > 0) {
+        return first > 0 ? first : 0; /* what is known of such answers has the first token in it */
+    }
+    first = first > 0 ? first : GUESS_FIRST_S;
+    return s->whole ? first : 2 * first + 1;
+}
+
+/* A request whose answer comes in one piece tells of no token until it is over: it grows at the pace of the others. */
 static void reckon(struct gate *g, struct gate_slot *s)
 {
     struct gate_head *head = g->head;
-    double due = 2 * gate__first_s(g, (double)s->backlog, NULL);
-    double age = (double)gate__less(head->now_ns, s->admitted_ns) / 1e9;
-    bool begins = s->first_ns == 0 && age > (due > 0 ? due : GUESS_FIRST_S) + 1;
+    uint64_t due = (uint64_t)(gate__clamp(due_s(g, s), 0, 1e6) * 1e9);
+    bool begins = s->first_ns == 0 && gate__less(head->now_ns, s->admitted_ns) >= due;
     if (!begins && !s->guessed) {
         return;
     }
-    double each = head->pace.token_s > 0 ? head->pace.token_s : GUESS_TOKEN_S;
-    double since = begins ? 0 : (double)gate__less(head->now_ns, s->first_ns) / 1e9;
-    double tokens = gate__clamp(1 + since / each, 1, s->most > 1 ? s->most : 1);
     gate__take_off(g, s);
     if (begins) {
-        begin(s, head->now_ns);
+        begin(s, s->admitted_ns + due);
         s->guessed = 1;
     }
+    double since = (double)gate__less(head->now_ns, s->first_ns) / 1e9;
+    double most = s->most > 1 ? s->most : 1;
+    double tokens = gate__clamp(1 + since / gate__token_s(g), 1, most);
     s->generated = (uint32_t)gate__clamp(tokens, 1, 1u << 30);
+    s->told_ns = head->now_ns;
     gate__price(g, s);
     gate__add(g, s);
 }

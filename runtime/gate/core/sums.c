@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#define AHEAD_MAX 64 /* steps: who says nothing for longer stands still */
+
 /* The class's index in a slot may come from a broken file. */
 static struct gate_class *class_of(const struct gate *g, struct gate_slot *s)
 {
@@ -38,6 +40,8 @@ void gate__add(struct gate *g, struct gate_slot *s)
     if (s->first_ns > 0) {
         sums->begun++;
         sums->begun_held += s->forecast.mean[0] / GATE_FIXED;
+        sums->told += s->told_ns >> GATE_MOMENT;
+        sums->slope += s->slope;
     }
     struct gate_class *class = class_of(g, s);
     sums->weight += class->live == 0 ? class->weight : 0;
@@ -60,11 +64,32 @@ void gate__take_off(struct gate *g, struct gate_slot *s)
     if (s->first_ns > 0) {
         sums->begun--;
         sums->begun_held -= s->forecast.mean[0] / GATE_FIXED;
+        sums->told -= s->told_ns >> GATE_MOMENT;
+        sums->slope -= s->slope;
     }
     struct gate_class *class = class_of(g, s);
     class->live--;
     sums->weight -= class->live == 0 ? class->weight : 0;
     class->expected -= s->expected;
+}
+
+/* ---- now */
+
+double gate__grown(const struct gate *g)
+{
+    const struct gate_sums *sums = &g->head->sums;
+    uint64_t now = sums->begun * (g->head->now_ns >> GATE_MOMENT);
+    if (now <= sums->told || sums->begun == 0) {
+        return 0;
+    }
+    double each = (double)(now - sums->told) / sums->begun * (double)(1u << GATE_MOMENT) / 1e9;
+    double steps = gate__clamp(each / gate__token_s(g), 0, AHEAD_MAX);
+    return steps / gate_horizon[1] * (double)sums->slope / GATE_FIXED;
+}
+
+double gate__held(const struct gate *g)
+{
+    return (double)g->head->sums.forecast.mean[0] / GATE_FIXED + gate__grown(g);
 }
 
 struct gate_slot *gate__slot(const struct gate *g, uint64_t id)
