@@ -72,7 +72,7 @@ def of_server(scope: Scope) -> Scope:
 
 async def ask(app: App, like: Scope, method: str, path: str, body: bytes = b"", headers: Optional[Headers] = None,
               timeout: float = 5.0) -> Tuple[int, bytes]:
-    """Ask the application itself. like: a scope to take from what belongs to the server. Returns (status, body); status 0:
+    """Ask the application itself. like: a scope with what belongs to the server. Returns (status, body); status 0:
     it did not answer within the time, or answered with an error of its own."""
     scope: Dict[str, Any] = {
         "scheme": "http", "server": None, "state": {}, **of_server(like),

@@ -3,7 +3,8 @@
 
 The engine has `blocks` blocks of 16 tokens and gives every running request one token each `token_s` seconds. A request
 that finds no block free is preempted: its blocks are freed and it begins again when there is room (counted). Nothing
-is refused: that is the gate's work.
+is refused: that is the gate's work. As those of web frameworks do, handlers find what belongs to the server through the
+scope's "app", and fail without it.
 """
 
 import asyncio
@@ -40,6 +41,7 @@ class Engine:
                 break
         path = scope["path"]
         self.seen.append((path, len(body)))
+        assert path not in ("/v1/models", "/tokenize") or scope["app"] is not None
         if path == "/metrics":
             await self._plain(send, 200, self.metrics().encode())
         elif path == "/v1/models":
@@ -124,7 +126,7 @@ async def call(app, path, body=None, method="POST", headers=(), pieces=None, lea
     parts = list(pieces) if pieces is not None else [data]
     scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
              "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http",
-             "headers": [(b"content-type", b"application/json"), *headers], "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8000)}
+             "headers": [(b"content-type", b"application/json"), *headers], "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 8000), "app": app}
     got, left = [], asyncio.Event()
 
     async def receive():

@@ -287,6 +287,7 @@ class Requests(Gated):
         async def work(app, engine):
             await call(app, "/v1/completions", ask(50, 4))
             self.assertEqual([p for p, _ in engine.seen].count("/tokenize"), 1)
+            self.assertEqual(app.ledger.config().max_length, engine.max_length)
         self.inside(work, count="tokenize")
 
     def test_running_out_of_memory_is_learned_and_trips_the_breaker(self):

@@ -249,6 +249,85 @@ static void an_answer_in_one_piece_is_reckoned_until_it_is_over(void **state)
     end(&b);
 }
 
+static void a_request_counts_as_going_on_between_two_reports(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(100000);
+    begin(&b, &c);
+    serve(&b, 160, 41, SECOND / 10, 2 * SECOND + SECOND / 10); /* 20 tokens a second */
+    uint64_t id =
+        ask(&b, (struct plimsoll_gate_request){.prompt_tokens = 160, .max_tokens = 4000}).id;
+    b.now += 10 * SECOND; /* nothing comes before the first token */
+    assert_int_equal(state_of(&b).held_units, 10);
+    assert_int_equal(plimsoll_gate_extend(&b.gate, id, 1, b.now), 0);
+    assert_int_equal(state_of(&b).held_units, 11);
+    b.now += 17 * SECOND / 20;
+    assert_int_equal(state_of(&b).held_units, 12);
+    assert_true(state_of(&b).expected_units >= 12);
+    b.now += 3600 * SECOND; /* whoever says nothing for so long stands still */
+    assert_int_equal(state_of(&b).held_units, 11 + 4);
+    assert_int_equal(plimsoll_gate_extend(&b.gate, id, 50, b.now), 0);
+    assert_int_equal(state_of(&b).held_units, 14);
+    figures(&b, (struct plimsoll_gate_figures){.has = PLIMSOLL_GATE_HAS_USAGE, .usage = 14e-5});
+    assert_int_equal(state_of(&b).drift_units, 0);
+    assert_null(plimsoll_gate_check(&b.gate));
+    release(&b, id, 50, PLIMSOLL_GATE_STOPPED);
+    b.now += SECOND;
+    assert_int_equal(state_of(&b).held_units, 0);
+    end(&b);
+}
+
+static void an_answer_in_one_piece_begins_when_its_first_token_is_due(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(100000);
+    begin(&b, &c);
+    for (unsigned i = 0; i < 40; i++) { /* 10,000 prompt tokens and 20 answer tokens a second */
+        uint32_t prompt = 500 + 100 * (i % 10);
+        serve(&b, prompt, 41, prompt * (SECOND / 10000), prompt * (SECOND / 10000) + 2 * SECOND);
+    }
+    struct plimsoll_gate_request r = {
+        .prompt_tokens = 1600, .max_tokens = 100, .flags = PLIMSOLL_GATE_WHOLE};
+    uint64_t id = ask(&b, r).id;
+    b.now += SECOND / 10;
+    assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
+    assert_int_equal(state_of(&b).begun, 0);
+    b.now += SECOND / 10;
+    assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
+    assert_int_equal(state_of(&b).begun, 1);
+    b.now += 2 * SECOND; /* 41 tokens more */
+    assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
+    assert_int_equal(state_of(&b).held_units, 100 + 3);
+    b.now += 8 * SECOND; /* it has had all that it can */
+    assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
+    assert_true(state_of(&b).held_units <= 100 + 7);
+    release(&b, id, 100, PLIMSOLL_GATE_LENGTH);
+    end(&b);
+}
+
+static void answers_in_one_piece_teach_the_pace_where_there_are_no_others(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(100000);
+    struct plimsoll_gate_request r = {
+        .prompt_tokens = 160, .max_tokens = 4000, .flags = PLIMSOLL_GATE_WHOLE};
+    begin(&b, &c);
+    uint64_t id = ask(&b, r).id;
+    assert_true(state_of(&b).token_s == 0);
+    b.now += 4 * SECOND;
+    release(&b, id, 40, PLIMSOLL_GATE_STOPPED);
+    assert_true(state_of(&b).token_s > 0.099 && state_of(&b).token_s < 0.101);
+    id = ask(&b, r).id;
+    b.now += 8 * SECOND;
+    assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
+    assert_int_equal(state_of(&b).held_units, 16); /* 160 and 81 */
+    release(&b, id, 80, PLIMSOLL_GATE_STOPPED);
+    end(&b);
+}
+
 /* ---- classes, priorities, long ones */
 
 static void a_budget_holds_and_a_share_binds_only_when_others_want_theirs(void **state)
@@ -625,6 +704,9 @@ int main(void)
         cmocka_unit_test(a_prompt_longer_than_the_target_may_start_when_nothing_is_ahead),
         cmocka_unit_test(slow_tokens_lower_the_number_of_requests_and_fast_ones_raise_it),
         cmocka_unit_test(an_answer_in_one_piece_is_reckoned_until_it_is_over),
+        cmocka_unit_test(a_request_counts_as_going_on_between_two_reports),
+        cmocka_unit_test(an_answer_in_one_piece_begins_when_its_first_token_is_due),
+        cmocka_unit_test(answers_in_one_piece_teach_the_pace_where_there_are_no_others),
         cmocka_unit_test(a_budget_holds_and_a_share_binds_only_when_others_want_theirs),
         cmocka_unit_test(unimportant_requests_are_the_first_to_be_refused),
         cmocka_unit_test(long_requests_get_their_part_and_short_ones_keep_flowing),
