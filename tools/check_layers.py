@@ -52,7 +52,7 @@ ENTRIES = {("cli", "watch/watch.h"), ("cli", "top/top.h"), ("cli", "gate/gate.h"
 
 # Public headers of the runtime's own objects: they need nothing but libc.
 RUNTIME_PUBLIC = {"plimsoll/simgpu.h", "plimsoll/event.h", "plimsoll/shm.h", "plimsoll/engine.h",
-                  "plimsoll/alloc.h", "plimsoll/gate.h", "plimsoll/placement.h"}
+                  "plimsoll/alloc.h", "plimsoll/gate.h", "plimsoll/seating.h"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 

@@ -15,8 +15,10 @@
  * Settings are read from the environment at the first call:
  *   PLIMSOLL_ALLOC_MODE      stitch (default): blocks as asked for, rounded to 512 bytes;
  *                            hybrid: sizes up to 1 MiB rounded to eighths of a power of two;
- *                            pool: sizes rounded to the next of PLIMSOLL_ALLOC_SIZES
+ *                            pool: sizes rounded to the next of PLIMSOLL_ALLOC_SIZES;
+ *                            plan: what repeats itself is placed as PLIMSOLL_ALLOC_PLAN says
  *   PLIMSOLL_ALLOC_SIZES     block sizes in bytes, separated by commas, or @FILE with them, for mode pool
+ *   PLIMSOLL_ALLOC_PLAN      file of a seating (plimsoll/seating.h), for mode plan
  *   PLIMSOLL_ALLOC_PAGE_MB   size of large pages: a power of two, 2 to 512
  *   PLIMSOLL_ALLOC_SLACK     how many percent more than the highest live memory may be reserved
  *   PLIMSOLL_ALLOC_LIMIT_MB  never reserve more
@@ -85,6 +87,7 @@ struct plimsoll_alloc_stats {
     uint64_t waits;                                /* for streams, number */
     uint64_t wrong_frees;                          /* number */
     uint64_t cap;                                  /* UINT64_MAX: none */
+    uint64_t placed, displaced, astray; /* mode plan, requests: see struct plim_engine_stats */
 };
 
 /** plimsoll_alloc_stats() - false: the device has not been used. @room: bytes of *out. */

@@ -62,11 +62,13 @@ struct plim_engine_driver {
  *   STITCH  the size itself
  *   HYBRID  up to PLIM_ENGINE_SMALL an eighth of the power of two below, the size itself above
  *   POOL    the next of a list of sizes; the size itself above the last
+ *   PLAN    the size itself; what repeats itself is placed as a seating says (seating.h)
  */
 #define PLIM_ENGINE_MODE_MAP(X)                                                                    \
     X(STITCH, "stitch")                                                                            \
     X(HYBRID, "hybrid")                                                                            \
-    X(POOL, "pool")
+    X(POOL, "pool")                                                                                \
+    X(PLAN, "plan")
 
 enum plim_engine_mode {
 #define PLIM__X(name, text) PLIM_ENGINE_##name,
@@ -83,13 +85,13 @@ struct plim_engine_rounding {
     uint64_t sizes[PLIM_ENGINE_SIZES]; /* bytes, rising */
 };
 
-struct plim_placement;
+struct plim_seating;
 
 struct plim_engine_config {
     const struct plim_engine_driver *driver; /* borrowed */
     void *ctx;
     const struct plim_engine_rounding *rounding; /* copied; NULL: STITCH */
-    const struct plim_placement *plan;           /* borrowed; NULL: none. See placement.h */
+    const struct plim_seating *plan;             /* borrowed; PLAN only. NULL: none */
     uint64_t total;      /* bytes of the device: how many addresses an arena gets */
     uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
     uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
@@ -117,7 +119,7 @@ struct plim_engine_stats {
     uint64_t waits;             /* fences waited for */
     uint64_t failures;          /* requests that were not served */
     uint64_t arenas;
-    /* With a placement, requests so far: at their place; as planned, but the place was not free; not as
+    /* With a seating, requests so far: at their place; as planned, but the place was not free; not as
      * planned, or before it was clear where in the period the program is. */
     uint64_t placed, displaced, astray;
 };

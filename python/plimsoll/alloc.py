@@ -41,8 +41,9 @@ HOOKS = {
 }
 FIGURES = ("bytes", "total", "requested", "allocated", "reserved", "peak_requested", "peak_allocated", "peak_reserved",
            "releasable", "blocks", "allocs", "frees", "failures", "pages_made", "pages_freed", "pages_moved", "waits",
-           "wrong_frees", "cap")
+           "wrong_frees", "cap", "placed", "displaced", "astray")
 LIVE, PENDING, FREE = 0, 1, 2
+PLAN_HEAD = b"plimsoll seating 1"
 NOTHING_DONE = 2 ** 64 - 1
 
 _global: List[Any] = []  # the allocator given to PyTorch, which must outlive everything
@@ -91,22 +92,38 @@ def _library() -> ctypes.CDLL:
     return _loaded[0]
 
 
+def _look_at_plan(path: Union[str, "os.PathLike[str]"]) -> None:
+    """The library reads the whole file, later; what is no plan at all is said now."""
+    with open(path, "rb") as file:
+        lines = (line for line in file if line.strip() and not line.startswith(b"#"))
+        if next(lines, b"").rstrip(b"\n") != PLAN_HEAD:
+            raise ValueError(f"{os.fspath(path)} is no plan: its first line is not {PLAN_HEAD.decode()!r}")
+
+
 def settings(mode: str = "stitch", *, sizes: Optional[Sequence[int]] = None, page_mb: Optional[int] = None,
-             slack: Optional[float] = None, limit_mb: Optional[int] = None) -> Dict[str, str]:
+             slack: Optional[float] = None, limit_mb: Optional[int] = None,
+             plan: Union[None, str, "os.PathLike[str]"] = None) -> Dict[str, str]:
     """The environment variables that these settings are.
 
-    mode      "stitch": blocks as asked for; "hybrid": small sizes by class; "pool": the next of `sizes`
+    mode      "stitch": blocks as asked for; "hybrid": small sizes by class; "pool": the next of `sizes`;
+              "plan": what repeats itself goes where `plan` says
     sizes     bytes of the blocks of mode "pool"
     page_mb   MiB of a large page, a power of two, 2 to 512
     slack     percent that may be reserved beyond the highest live memory
     limit_mb  never reserve more MiB
-    Errors: ValueError.
+    plan      file of mode "plan", made by `plimsoll replay SNAPSHOT --allocator plimsoll:plan --write-plan FILE`
+    Errors: ValueError; OSError the plan cannot be read.
     """
     out = {"PLIMSOLL_ALLOC_MODE": mode}
-    if mode not in ("stitch", "hybrid", "pool"):
-        raise ValueError(f"mode is stitch, hybrid or pool, not {mode!r}")
+    if mode not in ("stitch", "hybrid", "pool", "plan"):
+        raise ValueError(f"mode is stitch, hybrid, pool or plan, not {mode!r}")
     if (mode == "pool") != (sizes is not None):
         raise ValueError("sizes belong to mode pool, which needs them")
+    if (mode == "plan") != (plan is not None):
+        raise ValueError("plan is a file of mode plan, which needs it")
+    if plan is not None:
+        _look_at_plan(plan)
+        out["PLIMSOLL_ALLOC_PLAN"] = os.path.abspath(plan)
     if sizes is not None:
         if not 1 <= len(sizes) <= 256 or any(not isinstance(s, int) or s <= 0 for s in sizes):
             raise ValueError("sizes are 1 to 256 numbers of bytes above 0")
@@ -293,7 +310,7 @@ def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: python -m plimsoll.alloc [-m MODULE | SCRIPT] [ARG...]\n"
               "Runs a program with Plimsoll's allocator for its device memory. Settings: PLIMSOLL_ALLOC_MODE\n"
-              "(stitch, hybrid, pool), _SIZES, _PAGE_MB, _SLACK, _LIMIT_MB.")
+              "(stitch, hybrid, pool, plan), _SIZES, _PLAN, _PAGE_MB, _SLACK, _LIMIT_MB.")
         return 0 if argv else 64
     install()
     if argv[0] == "-m" and len(argv) > 1:

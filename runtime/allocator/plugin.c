@@ -103,6 +103,7 @@ static struct plim_engine *engine_of(struct gpu *g, int device)
         .driver = plim_cuda_driver(),
         .ctx = g->cuda,
         .rounding = &settings.rounding,
+        .plan = settings.rounding.mode == PLIM_ENGINE_PLAN ? &settings.plan : NULL,
         .total = g->total,
         .large_page = settings.page,
         .soft = settings.slack,
@@ -453,6 +454,9 @@ EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, s
             .waits = s.waits,
             .wrong_frees = g->wrong_frees,
             .cap = g->cap,
+            .placed = s.placed,
+            .displaced = s.displaced,
+            .astray = s.astray,
         };
         memcpy(out, &all, room < sizeof all ? room : sizeof all);
         unlock(g);

@@ -27,16 +27,15 @@ static bool number(const char *text, uint64_t *out)
     return *end == '\0';
 }
 
-/* The text of a file of sizes. False: it cannot be read, or is too long. */
-static bool read_text(const char *path, char *out, size_t room)
+/* A whole file. False: it cannot be read, or does not leave a byte of the room. */
+static bool read_file(const char *path, char *out, size_t room, size_t *n)
 {
     FILE *file = fopen(path, "re");
-    size_t n = file ? fread(out, 1, room, file) : room;
-    bool good = file && n < room && !ferror(file);
+    *n = file ? fread(out, 1, room, file) : room;
+    bool good = file && *n < room && !ferror(file);
     if (file) {
         fclose(file);
     }
-    out[good ? n : 0] = '\0';
     return good;
 }
 
@@ -45,16 +44,53 @@ static void read_sizes(struct plim_alloc_settings *s, const char *value)
 {
     char text[SIZES_TEXT];
     const char *sizes = value;
+    size_t n;
     if (*value == '@') {
         sizes = text;
-        if (!read_text(value + 1, text, sizeof text)) {
+        if (!read_file(value + 1, text, sizeof text, &n)) {
             complain("PLIMSOLL_ALLOC_SIZES", value, "a file of sizes that can be read");
             return;
         }
+        text[n] = '\0';
     }
     const char *wanted = plim_engine_sizes_parse(sizes, &s->rounding);
     if (wanted) {
         complain("PLIMSOLL_ALLOC_SIZES", value, wanted);
+    }
+}
+
+/* The file of mode plan. */
+static bool read_plan(struct plim_alloc_settings *s, const char *path)
+{
+    char wanted[160] = "a file that can be read, of at most 64 MiB";
+    struct plim_seating_fault fault;
+    char *text = malloc(PLIM_SEATING_FILE);
+    size_t n = 0;
+    bool good = text && read_file(path, text, PLIM_SEATING_FILE, &n);
+    if (good && !plim_seating_parse(text, n, &s->plan, &fault)) {
+        snprintf(wanted, sizeof wanted, "a seating; line %llu: %s", (unsigned long long)fault.line,
+                 fault.what);
+        good = false;
+    }
+    free(text);
+    if (!good) {
+        complain("PLIMSOLL_ALLOC_PLAN", path, wanted);
+    }
+    return good;
+}
+
+/* A mode is what it is only with what belongs to it. */
+static void complete_mode(struct plim_alloc_settings *s, const char *plan)
+{
+    struct plim_engine_rounding *r = &s->rounding;
+    if (r->mode == PLIM_ENGINE_POOL && r->n_sizes == 0) {
+        complain("PLIMSOLL_ALLOC_MODE", "pool", "PLIMSOLL_ALLOC_SIZES beside it");
+        r->mode = PLIM_ENGINE_STITCH;
+    } else if (r->mode == PLIM_ENGINE_PLAN && !plan) {
+        complain("PLIMSOLL_ALLOC_MODE", "plan", "PLIMSOLL_ALLOC_PLAN beside it");
+        r->mode = PLIM_ENGINE_STITCH;
+    } else if (r->mode == PLIM_ENGINE_PLAN && !read_plan(s, plan)) {
+        r->mode = PLIM_ENGINE_STITCH;
     }
 }
 
@@ -67,15 +103,12 @@ void plim_alloc_settings_read(struct plim_alloc_settings *out)
     struct plim_engine_rounding *r = &s.rounding;
     uint64_t n;
     if (mode && !plim_engine_mode_parse(mode, &r->mode)) {
-        complain("PLIMSOLL_ALLOC_MODE", mode, "stitch, hybrid or pool");
+        complain("PLIMSOLL_ALLOC_MODE", mode, "stitch, hybrid, pool or plan");
     }
     if (sizes) {
         read_sizes(&s, sizes);
     }
-    if (r->mode == PLIM_ENGINE_POOL && r->n_sizes == 0) {
-        complain("PLIMSOLL_ALLOC_MODE", "pool", "PLIMSOLL_ALLOC_SIZES beside it");
-        r->mode = PLIM_ENGINE_STITCH;
-    }
+    complete_mode(&s, getenv("PLIMSOLL_ALLOC_PLAN"));
     if (page && number(page, &n) && n >= 2 && n <= 512 && (n & (n - 1)) == 0) {
         s.page = n * MIB;
     } else if (page) {

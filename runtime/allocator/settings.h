@@ -5,11 +5,13 @@
 /* What PLIMSOLL_ALLOC_* say. include/plimsoll/alloc.h has the list. */
 
 #include <plimsoll/engine.h>
+#include <plimsoll/seating.h>
 
 struct plim_alloc_settings {
     struct plim_engine_rounding rounding; /* the mode */
     uint64_t page;                        /* bytes; 0: by the device's size */
     double slack;                         /* share; 0: the engine's default */
+    struct plim_seating plan;             /* owned, for good; with mode plan */
     uint64_t limit;                       /* bytes; UINT64_MAX: none */
 };
 

@@ -94,6 +94,7 @@ enum plim_status plim_moving_init(struct plim_moving *m, struct plim_devmodel *d
     struct plim_engine_config config = {.driver = &driver,
                                         .ctx = m,
                                         .rounding = options ? &options->rounding : NULL,
+                                        .plan = options ? options->plan : NULL,
                                         .total = device->config.total};
     m->engine = plim_engine_new(&config);
     if (!m->engine) {

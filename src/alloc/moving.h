@@ -18,6 +18,7 @@
 /* What PLIMSOLL_ALLOC_* say to the plug-in. */
 struct plim_moving_options {
     struct plim_engine_rounding rounding; /* the mode, and the sizes of POOL */
+    const struct plim_seating *plan;      /* borrowed, of PLAN; NULL: none */
 };
 
 struct plim_moving {

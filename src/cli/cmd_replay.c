@@ -41,15 +41,15 @@ static void write_answer(struct plim_cli *cli, const char *format,
     }
 }
 
-static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_replay *opts,
-                                const struct plim_replay_input *in, struct plim_err *err)
+static enum plim_status replay(struct plim_cli *cli, const struct plim_opts_replay *opts,
+                               const struct plim_replay_input *in,
+                               const struct plim_moving_options *moving,
+                               const struct plim_seating_input *plan, struct plim_err *err)
 {
     struct plim_conf conf = in->requests.conf;
     struct plim_replay_result result;
     struct plim_str recorded = plim_intern_str(&in->snapshot.strings, in->snapshot.settings.conf);
     struct plim_str text = opts->conf ? plim_str_from(opts->conf) : recorded;
-    const struct plim_moving_options *moving;
-    PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &moving, err));
     if (moving && opts->conf) {
         return plim__fail(err, PLIM_E_USAGE, "--conf is about PyTorch's allocator");
     }
@@ -75,10 +75,23 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
         .result = &result,
         .conf = moving ? "" : plim_arena_sayf(&cli->arena, "%.*s", PLIM_STR_ARG(text)),
         .capacity_by = in->capacity_by,
+        .seating = plan->made ? &plan->facts : NULL,
     };
     write_answer(cli, opts->format, &view);
     cli->exit_code = opts->check && result.failed ? 1 : 0;
     return PLIM_OK;
+}
+
+static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_replay *opts,
+                                const struct plim_replay_input *in, struct plim_err *err)
+{
+    const struct plim_moving_options *moving;
+    struct plim_seating_input plan;
+    PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &moving, err));
+    PLIM_TRY(plim_seating_input(&in->requests, opts->plan, opts->write_plan, &moving, &plan, err));
+    enum plim_status st = replay(cli, opts, in, moving, &plan, err);
+    plim_seating_input_fini(&plan);
+    return st;
 }
 
 enum plim_status plim_cmd_replay(struct plim_cli *cli, const struct plim_opts_replay *opts,

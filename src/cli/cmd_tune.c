@@ -53,7 +53,8 @@ static enum plim_status write_html(struct plim_cli *cli, const struct plim_opts_
 }
 
 static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *opts,
-                             const struct plim_replay_input *in, struct plim_err *err)
+                             const struct plim_replay_input *in,
+                             const struct plim_moving_options *moving, struct plim_err *err)
 {
     struct plim_tune result;
     struct plim_tune_options options = {
@@ -65,8 +66,8 @@ static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *
         .vary = opts->vary,
         .threads =
             opts->threads.given && opts->threads.value <= 64 ? (unsigned)opts->threads.value : 0,
+        .moving = moving,
     };
-    PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &options.moving, err));
     PLIM_TRY(plim_tune(&in->requests, &options, &result, err));
     struct plim_tune_view view = {
         .requests = &in->requests,
@@ -86,6 +87,18 @@ static enum plim_status tune(struct plim_cli *cli, const struct plim_opts_tune *
     return st;
 }
 
+static enum plim_status tune_beside(struct plim_cli *cli, const struct plim_opts_tune *opts,
+                                    const struct plim_replay_input *in, struct plim_err *err)
+{
+    const struct plim_moving_options *moving;
+    struct plim_seating_input plan;
+    PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &moving, err));
+    PLIM_TRY(plim_seating_input(&in->requests, opts->plan, NULL, &moving, &plan, err));
+    enum plim_status st = tune(cli, opts, in, moving, err);
+    plim_seating_input_fini(&plan);
+    return st;
+}
+
 enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune *opts,
                                struct plim_err *err)
 {
@@ -97,7 +110,7 @@ enum plim_status plim_cmd_tune(struct plim_cli *cli, const struct plim_opts_tune
     }
     PLIM_TRY(plim_replay_input(&words, &in, err));
     enum plim_status st = plim_replay_needs_blocks(&in.snapshot, err);
-    st = st == PLIM_OK ? tune(cli, opts, &in, err) : st;
+    st = st == PLIM_OK ? tune_beside(cli, opts, &in, err) : st;
     plim_replay_input_fini(&in);
     return st;
 }

@@ -5,6 +5,7 @@
 #include "cli/moving_input.h"
 
 #include "base/file.h"
+#include "format/seating.h"
 
 #include <stdlib.h>
 
@@ -59,4 +60,47 @@ enum plim_status plim_moving_input(struct plim_cli *cli, const char *allocator, 
     memcpy(p, &options, sizeof options);
     *out = p;
     return PLIM_OK;
+}
+
+static enum plim_status write_seating(const struct plim_seating *p, const char *path,
+                                      struct plim_err *err)
+{
+    struct plim_buf text = {0};
+    plim_seating_write(p, &text);
+    enum plim_status st = plim_buf_status(&text, err);
+    if (st == PLIM_OK) {
+        st = plim_file_replace(path, plim_buf_str(&text), err);
+    }
+    plim_buf_fini(&text);
+    return st;
+}
+
+enum plim_status plim_seating_input(const struct plim_requests *requests, const char *plan,
+                                    const char *write, const struct plim_moving_options **moving,
+                                    struct plim_seating_input *out, struct plim_err *err)
+{
+    *out = (struct plim_seating_input){0};
+    if (!*moving || (*moving)->rounding.mode != PLIM_ENGINE_PLAN) {
+        return plan || write
+                   ? plim__fail(err, PLIM_E_USAGE, "%s is about mode plan of Plimsoll's allocator",
+                                plan ? "--plan" : "--write-plan")
+                   : PLIM_OK;
+    }
+    out->made = plan == NULL;
+    PLIM_TRY(plan ? plim_seating_read(plan, &out->seating, err)
+                  : plim_seating_make(requests, &out->seating, &out->facts, err));
+    enum plim_status st = write ? write_seating(&out->seating, write, err) : PLIM_OK;
+    if (st != PLIM_OK) {
+        plim_seating_input_fini(out);
+        return st;
+    }
+    out->options = **moving;
+    out->options.plan = &out->seating;
+    *moving = &out->options;
+    return PLIM_OK;
+}
+
+void plim_seating_input_fini(struct plim_seating_input *input)
+{
+    plim_seating_free(&input->seating);
 }

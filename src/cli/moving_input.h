@@ -6,6 +6,7 @@
 
 #include "alloc/moving.h"
 #include "cli/verbs.h"
+#include "replay/seating.h"
 
 /**
  * plim_moving_input() - *out: arena-owned, or NULL when the words name PyTorch's allocator alone.
@@ -16,5 +17,26 @@ PLIM_MUST_USE enum plim_status plim_moving_input(struct plim_cli *cli, const cha
                                                  const char *sizes,
                                                  const struct plim_moving_options **out,
                                                  struct plim_err *err);
+
+/* Mode plan: what the options point to. */
+struct plim_seating_input {
+    struct plim_moving_options options;
+    struct plim_seating seating;
+    struct plim_seating_facts facts; /* of one that was made */
+    bool made;                       /* from the requests, not read */
+};
+
+/**
+ * plim_seating_input() - in mode plan, read the seating or make it from the requests; in others nothing.
+ * @moving: of plim_moving_input(); becomes &out->options. @plan: path, or NULL. @write: path, or NULL: where
+ * it is written to. @out: undo with plim_seating_input_fini(), also in other modes.
+ * Errors: PLIM_E_USAGE a path with another mode; those of plim_seating_read() and plim_seating_make().
+ */
+PLIM_MUST_USE enum plim_status plim_seating_input(const struct plim_requests *requests,
+                                                  const char *plan, const char *write,
+                                                  const struct plim_moving_options **moving,
+                                                  struct plim_seating_input *out,
+                                                  struct plim_err *err);
+void plim_seating_input_fini(struct plim_seating_input *input);
 
 #endif

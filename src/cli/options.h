@@ -162,6 +162,10 @@
 /* Plimsoll's allocator, in each mode; the sizes of its blocks. */
 #define PLIM_ALLOCATOR_WORDS "plimsoll|plimsoll:stitch|plimsoll:hybrid|plimsoll:pool"
 
+#define PLIM_OPTIONS_PLAN(X, S)                                                                    \
+    X(S, plan, TEXT, "plan", 0, "FILE", NULL,                                                      \
+      "mode plan: the seating of blocks (default: made from this snapshot)")
+
 #define PLIM_OPTIONS_SIZES(X, S)                                                                   \
     X(S, sizes, TEXT, "sizes", 0, "BYTES,...", NULL,                                               \
       "mode pool: the sizes of blocks, as in PLIMSOLL_ALLOC_SIZES, or @FILE with them in it")
@@ -169,10 +173,14 @@
 #define PLIM_OPTIONS_replay(X, S)                                                                  \
     X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
       "allocator settings as in PYTORCH_ALLOC_CONF (default: those of the recording)")             \
-    X(S, allocator, CHOICE, "allocator", 0, "pytorch|" PLIM_ALLOCATOR_WORDS, "pytorch",            \
+    X(S, allocator, CHOICE, "allocator", 0, "pytorch|" PLIM_ALLOCATOR_WORDS "|plimsoll:plan",      \
+      "pytorch",                                                                                   \
       "the caching allocator of PyTorch, or that of libplimsoll_alloc.so, which moves pages, in "  \
       "one of its modes")                                                                          \
     PLIM_OPTIONS_SIZES(X, S)                                                                       \
+    PLIM_OPTIONS_PLAN(X, S)                                                                        \
+    X(S, write_plan, TEXT, "write-plan", 0, "FILE", NULL,                                          \
+      "mode plan: write the seating to FILE, for PLIMSOLL_ALLOC_PLAN")                           \
     PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
     X(S, start, CHOICE, "start", 0, "as-was|anew", "as-was",                                       \
       "a history that begins in the middle starts with the heap as it was, or with its live "      \
@@ -191,9 +199,10 @@
       "change only this setting, or device-memory: the smallest card that fits")                   \
     X(S, conf, TEXT, "conf", 'c', "SETTINGS", NULL,                                                \
       "with --vary: the settings that stay (default: those of the recording)")                     \
-    X(S, allocator, CHOICE, "allocator", 0, PLIM_ALLOCATOR_WORDS, "plimsoll",                      \
+    X(S, allocator, CHOICE, "allocator", 0, PLIM_ALLOCATOR_WORDS "|plimsoll:plan", "plimsoll",     \
       "the mode of Plimsoll's allocator that stands beside the settings")                          \
     PLIM_OPTIONS_SIZES(X, S)                                                                       \
+    PLIM_OPTIONS_PLAN(X, S)                                                                        \
     PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
     X(S, threads, COUNT, "threads", 0, "N", NULL,                                                  \
       "replays at the same time (default: processors, at most 8)")                                 \

@@ -145,6 +145,9 @@ static void finish(struct run *r)
     out->num_device_alloc = s.created;
     out->num_device_free = s.released;
     out->events = s.allocs + s.frees;
+    out->plan.placed = s.placed;
+    out->plan.displaced = s.displaced;
+    out->plan.astray = s.astray;
     out->stall_ns = r->device.stall_ns;
     out->driver_calls = plim_devmodel_total_calls(&r->device);
     out->mean_stranded = out->n_samples ? (uint64_t)(r->stranded_sum / (double)out->n_samples) : 0;

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/jsonw.h"
 #include "replay/replay.h"
+#include "replay/seating.h"
 #include "replay/selfcheck.h"
 #include "report/text.h"
 
@@ -19,8 +20,9 @@ struct plim_replay_view {
     const struct plim_requests *requests;
     const struct plim_replay_setup *setup;
     const struct plim_replay_result *result;
-    const char *conf;        /* the settings as a text */
-    const char *capacity_by; /* "given", "computed", "estimated" or "unknown" */
+    const char *conf;                         /* the settings as a text */
+    const char *capacity_by;                  /* "given", "computed", "estimated" or "unknown" */
+    const struct plim_seating_facts *seating; /* that was made for it; NULL: none was */
 };
 
 void plim_text_replay(struct plim_buf *out, const struct plim_replay_view *view,

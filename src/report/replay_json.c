@@ -78,6 +78,14 @@ void plim_json_replay_run(struct plim_jsonw *w, const struct plim_requests *requ
     peak(w, result);
     counters(w, result);
     driver_and_room(w, result);
+    if (setup->moving && setup->moving->plan) {
+        plim_jsonw_key(w, "plan");
+        plim_jsonw_object(w);
+        plim_jsonw_kv_u64(w, "placed", result->plan.placed);
+        plim_jsonw_kv_u64(w, "displaced", result->plan.displaced);
+        plim_jsonw_kv_u64(w, "astray", result->plan.astray);
+        plim_jsonw_end(w);
+    }
     plim_jsonw_kv_text(w, "start",
                        requests->complete                ? "empty"
                        : setup->start == PLIM_START_ANEW ? "anew"
@@ -158,6 +166,40 @@ void plim_json_allocator(struct plim_jsonw *w, const struct plim_moving_options 
     }
 }
 
+static void json_places(struct plim_jsonw *w, uint32_t placed, const struct plim_places *p)
+{
+    plim_jsonw_kv_u64(w, "placed", placed);
+    plim_jsonw_kv_u64(w, "height_bytes", p->height);
+    plim_jsonw_kv_u64(w, "least_bytes", p->bound);
+}
+
+static void json_seating(struct plim_jsonw *w, const struct plim_seating_facts *f)
+{
+    if (!f) {
+        return;
+    }
+    plim_jsonw_key(w, "seating");
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "first_allocation", f->period.first);
+    plim_jsonw_kv_u64(w, "period", f->period.length);
+    plim_jsonw_kv_u64(w, "repeats", f->period.n / f->period.length);
+    plim_jsonw_kv_u64(w, "once", f->once);
+    plim_jsonw_kv_u64(w, "requests", f->once + f->period.length * f->periods);
+    json_places(w, f->placed, &f->places);
+    plim_jsonw_key(w, "areas");
+    plim_jsonw_array(w);
+    for (uint32_t i = 0; i < f->n_areas; i++) {
+        const struct plim_seating_area *a = &f->areas[i];
+        plim_jsonw_object(w);
+        plim_jsonw_kv_u64(w, "lane", a->lane);
+        plim_jsonw_kv_bool(w, "large", a->large);
+        json_places(w, a->placed, &a->places);
+        plim_jsonw_end(w);
+    }
+    plim_jsonw_end(w);
+    plim_jsonw_end(w);
+}
+
 void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *v,
                       struct plim_arena *arena)
 {
@@ -171,6 +213,7 @@ void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *v,
     plim_jsonw_kv_text(w, "capacity_how", v->capacity_by);
     plim_json_allocator(w, v->setup->moving);
     plim_json_replay_run(w, v->requests, v->setup, v->result, v->conf);
+    json_seating(w, v->seating);
     failure(w, v);
     samples(w, v->result);
     plim_json_doubts(w, v->requests);

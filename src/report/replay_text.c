@@ -159,7 +159,32 @@ struct row {
     const char *text;
 };
 
-#define ROWS 8
+#define ROWS 10
+
+/* Mode plan: how the seating came about, and how it was followed. */
+static size_t plan_rows(const struct plim_replay_view *v, struct plim_arena *arena,
+                        struct row *rows)
+{
+    const struct plim_seating_facts *f = v->seating;
+    const struct plim_replay_result *r = v->result;
+    size_t n = 0;
+    if (f) {
+        uint64_t all = f->once + f->period.length * f->periods;
+        rows[n++] = (struct row){
+            "seating", plim_arena_sayf(arena,
+                                       "%" PRIu64 " requests repeat themselves %" PRIu64
+                                       " times; %u of %" PRIu64 " have places, %s high, %s at once",
+                                       f->period.length, f->period.n / f->period.length, f->placed,
+                                       all, bytes_text(arena, f->places.height),
+                                       bytes_text(arena, f->places.bound))};
+    }
+    rows[n++] =
+        (struct row){"plan", plim_arena_sayf(arena,
+                                             "%" PRIu64 " requests at their place, %" PRIu64
+                                             " displaced, %" PRIu64 " not as planned",
+                                             r->plan.placed, r->plan.displaced, r->plan.astray)};
+    return n;
+}
 
 static size_t rows_of(const struct plim_replay_view *v, struct plim_arena *arena,
                       struct row rows[ROWS])
@@ -187,6 +212,9 @@ static size_t rows_of(const struct plim_replay_view *v, struct plim_arena *arena
                                                " calls; %.1f ms of stall (estimated)",
                                                r->num_device_alloc, r->num_device_free,
                                                r->driver_calls, (double)r->stall_ns / 1e6)};
+    if (v->setup->moving && v->setup->moving->plan) {
+        n += plan_rows(v, arena, rows + n);
+    }
     return n;
 }
 

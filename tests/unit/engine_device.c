@@ -207,7 +207,7 @@ static void some_mode(struct plim_engine_rounding *r, uint64_t seed)
 }
 
 struct plim_engine *engine_begin_planned(struct device *d, uint64_t seed, uint64_t total,
-                                         const struct plim_placement *plan)
+                                         const struct plim_seating *plan)
 {
     memset(d, 0, sizeof *d);
     d->random = seed * 0x9e3779b97f4a7c15u + 1;

@@ -77,7 +77,7 @@ void engine_put_in_flight(struct device *d, uint32_t handle, uint64_t from, uint
 struct plim_engine *engine_begin(struct device *d, uint64_t seed, uint64_t total);
 /* The same in mode plan. NULL: as above. */
 struct plim_engine *engine_begin_planned(struct device *d, uint64_t seed, uint64_t total,
-                                         const struct plim_placement *plan);
+                                         const struct plim_seating *plan);
 /* Delete it: everything is given back. */
 void engine_finish(struct device *d, struct plim_engine *e);
 

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mode plan of the moving allocator: programs that follow a placement, leave things out, add some, do
- * something else; placements that are right, and wrong in every way. The device (engine_device.h) fails the
+ * Mode plan of the moving allocator: programs that follow a seating, leave things out, add some, do
+ * something else; seatings that are right, and wrong in every way. The device (engine_device.h) fails the
  * test when two blocks overlap or a rule of streams is broken.
  */
 
 #include "engine_device.h"
 
-#include <plimsoll/placement.h>
+#include <plimsoll/seating.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PERIOD 24
 
-/* A placement of the given requests; free with plim_placement_free(). */
-static struct plim_placement placement(uint32_t lanes, uint32_t n)
+/* A seating of the given requests; free with plim_seating_free(). */
+static struct plim_seating seating(uint32_t lanes, uint32_t n)
 {
-    struct plim_placement p = {.n = n, .lanes = lanes};
+    struct plim_seating p = {.n = n, .lanes = lanes};
     p.requests = calloc(n, sizeof *p.requests);
     assert_non_null(p.requests);
     return p;
@@ -27,23 +27,23 @@ static struct plim_placement placement(uint32_t lanes, uint32_t n)
 
 /* PERIOD large requests, each freed when three more have come: the places of four sizes of 3 MiB, and one
  * small request in each four, which lives as long. */
-static struct plim_placement conveyor(void)
+static struct plim_seating conveyor(void)
 {
-    struct plim_placement p = placement(1, PERIOD);
+    struct plim_seating p = seating(1, PERIOD);
     for (uint32_t i = 0; i < PERIOD; i++) {
         bool small = i % 4 == 3;
         uint64_t size = small ? 512 * (i + 1) : 2 * MIB + 512 * i;
-        p.requests[i] = (struct plim_placement_request){
+        p.requests[i] = (struct plim_seating_request){
             .size = size, .place = small ? 0 : i % 4 * 3 * MIB, .lane = 0};
     }
-    assert_true(plim_placement_index(&p));
+    assert_true(plim_seating_index(&p));
     return p;
 }
 
 struct program {
     struct device *d;
     struct plim_engine *e;
-    const struct plim_placement *p;
+    const struct plim_seating *p;
     uint64_t live[4]; /* addresses of the latest, by number modulo 4; 0: none */
 };
 
@@ -85,7 +85,7 @@ static struct plim_engine_stats stats_of(const struct plim_engine *e)
     return s;
 }
 
-static struct program start(const struct plim_placement *p, uint64_t total)
+static struct program start(const struct plim_seating *p, uint64_t total)
 {
     struct program g = {.d = calloc(1, sizeof *g.d), .p = p};
     assert_non_null(g.d);
@@ -93,17 +93,17 @@ static struct program start(const struct plim_placement *p, uint64_t total)
     return g;
 }
 
-static void stop(struct program *g, struct plim_placement *p)
+static void stop(struct program *g, struct plim_seating *p)
 {
     engine_finish(g->d, g->e);
     free(g->d);
-    plim_placement_free(p);
+    plim_seating_free(p);
 }
 
 static void a_program_that_repeats_itself_gets_its_places(void **state)
 {
     (void)state;
-    struct plim_placement p = conveyor();
+    struct plim_seating p = conveyor();
     struct program g = start(&p, 256 * MIB);
     uint64_t first[PERIOD], addr[PERIOD];
     run_period(&g, first);
@@ -130,10 +130,47 @@ static void a_program_that_repeats_itself_gets_its_places(void **state)
     stop(&g, &p);
 }
 
+static void a_prologue_is_followed_from_the_first_request_on_and_comes_once(void **state)
+{
+    (void)state;
+    enum {
+        ONCE = 5
+    };
+    struct plim_seating p = seating(1, ONCE + 2);
+    for (uint32_t i = 0; i < ONCE + 2; i++) { /* what stays, and two that take turns above it */
+        p.requests[i] = (struct plim_seating_request){
+            .size = (i + 2) * MIB, .place = i * (i + 3) / 2 * MIB, .lane = 0};
+    }
+    p.repeat = ONCE;
+    p.requests[ONCE + 1].place = p.requests[ONCE].place;
+    assert_true(plim_seating_index(&p));
+    struct program g = start(&p, 256 * MIB);
+    for (uint32_t i = 0; i < ONCE; i++) {
+        assert_true(engine_hold(g.d, g.e, p.requests[i].size, 0, 0));
+        assert_int_equal(g.d->held[i].addr - g.d->held[0].addr, p.requests[i].place);
+    }
+    for (uint32_t k = 0; k < 10; k++) {
+        assert_true(engine_hold(g.d, g.e, p.requests[ONCE + k % 2].size, 0, 0));
+        assert_int_equal(g.d->held[ONCE].addr - g.d->held[0].addr, p.requests[ONCE].place);
+        engine_drop(g.d, g.e, ONCE);
+    }
+    assert_int_equal(stats_of(g.e).placed, ONCE + 10);
+    for (uint32_t i = 0; i < 100; i++) { /* long astray, it is not at the beginning again */
+        assert_true(engine_hold(g.d, g.e, (40 + i % 7) * MIB, 0, 0));
+        engine_drop(g.d, g.e, ONCE);
+    }
+    for (uint32_t i = 0; i < ONCE; i++) {
+        assert_true(engine_hold(g.d, g.e, p.requests[i].size, 0, 0));
+    }
+    assert_int_equal(stats_of(g.e).placed, ONCE + 10);
+    engine_check(g.d, g.e);
+    stop(&g, &p);
+}
+
 static void additional_requests_do_not_disturb(void **state)
 {
     (void)state;
-    struct plim_placement p = conveyor();
+    struct plim_seating p = conveyor();
     struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
     run_period(&g, addr);
@@ -152,14 +189,14 @@ static void additional_requests_do_not_disturb(void **state)
 static void requests_left_out_are_noticed_within_a_few(void **state)
 {
     (void)state;
-    struct plim_placement p = conveyor();
+    struct plim_seating p = conveyor();
     struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
     run_period(&g, addr);
     run_period(&g, addr);
     for (uint32_t i = 5; i < PERIOD; i++) { /* the first five are left out */
         uint64_t at = ask(&g, i, p.requests[i].size);
-        assert_true(i < 5 + PLIM_PLACEMENT_GRAM - 1 || at == addr[i]);
+        assert_true(i < 5 + PLIM_SEATING_GRAM - 1 || at == addr[i]);
     }
     uint64_t again[PERIOD];
     run_period(&g, again);
@@ -170,7 +207,7 @@ static void requests_left_out_are_noticed_within_a_few(void **state)
 static void another_size_in_the_place_of_a_request_costs_a_few_places(void **state)
 {
     (void)state;
-    struct plim_placement p = conveyor();
+    struct plim_seating p = conveyor();
     struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
     run_period(&g, addr);
@@ -179,14 +216,14 @@ static void another_size_in_the_place_of_a_request_costs_a_few_places(void **sta
     for (uint32_t i = 0; i < PERIOD; i++) {
         ask(&g, i, i == 6 ? 5 * MIB : p.requests[i].size);
     }
-    assert_int_equal(stats_of(g.e).placed, placed + PERIOD - PLIM_PLACEMENT_GRAM);
+    assert_int_equal(stats_of(g.e).placed, placed + PERIOD - PLIM_SEATING_GRAM);
     stop(&g, &p);
 }
 
 static void a_block_that_stays_is_worked_around(void **state)
 {
     (void)state;
-    struct plim_placement p = conveyor();
+    struct plim_seating p = conveyor();
     struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
     run_period(&g, addr);
@@ -202,7 +239,7 @@ static void a_block_that_stays_is_worked_around(void **state)
 static void a_program_that_does_something_else_is_served_without_places(void **state)
 {
     (void)state;
-    struct plim_placement p = conveyor();
+    struct plim_seating p = conveyor();
     struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
     run_period(&g, addr);
@@ -223,7 +260,7 @@ static void a_program_that_does_something_else_is_served_without_places(void **s
 static void free_memory_of_places_serves_others_when_there_is_no_other(void **state)
 {
     (void)state;
-    struct plim_placement p = conveyor();
+    struct plim_seating p = conveyor();
     struct program g = start(&p, 64 * MIB);
     uint64_t addr[PERIOD];
     run_period(&g, addr);
@@ -246,12 +283,12 @@ static void free_memory_of_places_serves_others_when_there_is_no_other(void **st
 static void streams_are_told_apart_whatever_their_handles(void **state)
 {
     (void)state;
-    struct plim_placement p = placement(3, 6);
+    struct plim_seating p = seating(3, 6);
     for (uint32_t i = 0; i < 6; i++) {
         p.requests[i] =
-            (struct plim_placement_request){.size = (i + 2) * MIB, .place = 0, .lane = i % 3};
+            (struct plim_seating_request){.size = (i + 2) * MIB, .place = 0, .lane = i % 3};
     }
-    assert_true(plim_placement_index(&p));
+    assert_true(plim_seating_index(&p));
     struct program g = start(&p, 256 * MIB);
     const unsigned handle[3] = {0, 3, 1}; /* of the lanes */
     for (uint32_t k = 0; k < 30; k++) {
@@ -269,12 +306,12 @@ static void streams_are_told_apart_whatever_their_handles(void **state)
 static void an_area_larger_than_all_addresses_is_done_without(void **state)
 {
     (void)state;
-    struct plim_placement p = placement(1, 2);
+    struct plim_seating p = seating(1, 2);
     for (uint32_t i = 0; i < 2; i++) {
-        p.requests[i] = (struct plim_placement_request){
-            .size = (2 + i) * MIB, .place = PLIM_PLACEMENT_BYTES - 64 * MIB, .lane = 0};
+        p.requests[i] = (struct plim_seating_request){
+            .size = (2 + i) * MIB, .place = PLIM_SEATING_BYTES - 64 * MIB, .lane = 0};
     }
-    assert_true(plim_placement_index(&p));
+    assert_true(plim_seating_index(&p));
     struct program g = start(&p, 64 * MIB);
     for (uint32_t k = 0; k < 20; k++) {
         assert_true(engine_hold(g.d, g.e, (2 + k % 2) * MIB, 0, 0));
@@ -285,27 +322,28 @@ static void an_area_larger_than_all_addresses_is_done_without(void **state)
     stop(&g, &p);
 }
 
-/* ---- random programs on random placements -------------------------------------------------------------- */
+/* ---- random programs on random seatings -------------------------------------------------------------- */
 
 /* Places anywhere, most of them wrong: overlapping ones, places of blocks that live, few or many. */
-static struct plim_placement some_placement(struct device *d)
+static struct plim_seating some_seating(struct device *d)
 {
-    struct plim_placement p = placement(STREAMS, 4 + (uint32_t)(engine_roll(d) % 40));
+    struct plim_seating p = seating(STREAMS, 4 + (uint32_t)(engine_roll(d) % 40));
     uint64_t room = (4 + engine_roll(d) % 60) * MIB / 512;
     for (uint32_t i = 0; i < p.n; i++) {
         uint64_t units = engine_roll(d) % 3 ? 1 + engine_roll(d) % 20000 : 1 + engine_roll(d) % 64;
-        p.requests[i] = (struct plim_placement_request){
+        p.requests[i] = (struct plim_seating_request){
             .size = units * 512,
-            .place = engine_roll(d) % 8 ? engine_roll(d) % room * 512 : PLIM_PLACEMENT_NONE,
+            .place = engine_roll(d) % 8 ? engine_roll(d) % room * 512 : PLIM_SEATING_NONE,
             .lane = engine_roll(d) % 4 ? 0 : (uint32_t)(engine_roll(d) % STREAMS),
         };
     }
-    assert_true(plim_placement_index(&p));
+    p.repeat = engine_roll(d) % 2 ? (uint32_t)(engine_roll(d) % p.n) : 0;
+    assert_true(plim_seating_index(&p));
     return p;
 }
 
 /* The next request of the period, or seldom another; frees and uses between them. */
-static void random_step(struct device *d, struct plim_engine *e, const struct plim_placement *p,
+static void random_step(struct device *d, struct plim_engine *e, const struct plim_seating *p,
                         uint32_t *at)
 {
     unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
@@ -313,8 +351,9 @@ static void random_step(struct device *d, struct plim_engine *e, const struct pl
     d->completed[stream] += lag ? engine_roll(d) % (lag + 1) : 0;
     unsigned what = (unsigned)(engine_roll(d) % 100);
     if (what < 44) {
-        const struct plim_placement_request *r = &p->requests[*at % p->n];
+        const struct plim_seating_request *r = &p->requests[*at];
         *at += engine_roll(d) % 64 ? 1 : 2;
+        *at = *at < p->n ? *at : p->repeat;
         (void)engine_hold(d, e, r->size - engine_roll(d) % 2, r->lane, 0);
     } else if (what < 46) {
         (void)engine_hold(d, e, 1 + engine_roll(d) % (8 * MIB), stream, 0);
@@ -337,7 +376,7 @@ static void run_random(uint64_t seed, unsigned steps, unsigned trouble,
     struct device *d = calloc(1, sizeof *d);
     assert_non_null(d);
     d->random = seed * 0x2545f4914f6cdd1du + 1;
-    struct plim_placement p = some_placement(d);
+    struct plim_seating p = some_seating(d);
     struct plim_engine *e = engine_begin_planned(d, seed, (64 + seed % 7 * 32) * MIB, &p);
     uint32_t at = 0;
     for (unsigned i = 0; i < steps; i++) {
@@ -355,10 +394,10 @@ static void run_random(uint64_t seed, unsigned steps, unsigned trouble,
     sum->moved += s.moved;
     engine_finish(d, e);
     free(d);
-    plim_placement_free(&p);
+    plim_seating_free(&p);
 }
 
-static void no_placement_makes_blocks_overlap(void **state)
+static void no_seating_makes_blocks_overlap(void **state)
 {
     (void)state;
     struct plim_engine_stats sum = {0};
@@ -370,7 +409,7 @@ static void no_placement_makes_blocks_overlap(void **state)
     assert_true(sum.moved > 1000 && sum.failures > 0);
 }
 
-static void driver_calls_may_fail_at_any_point_of_a_placement(void **state)
+static void driver_calls_may_fail_at_any_point_of_a_seating(void **state)
 {
     (void)state;
     struct plim_engine_stats sum = {0};
@@ -384,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_repeats_itself_gets_its_places),
+        cmocka_unit_test(a_prologue_is_followed_from_the_first_request_on_and_comes_once),
         cmocka_unit_test(additional_requests_do_not_disturb),
         cmocka_unit_test(requests_left_out_are_noticed_within_a_few),
         cmocka_unit_test(another_size_in_the_place_of_a_request_costs_a_few_places),
@@ -392,8 +432,8 @@ int main(void)
         cmocka_unit_test(free_memory_of_places_serves_others_when_there_is_no_other),
         cmocka_unit_test(streams_are_told_apart_whatever_their_handles),
         cmocka_unit_test(an_area_larger_than_all_addresses_is_done_without),
-        cmocka_unit_test(no_placement_makes_blocks_overlap),
-        cmocka_unit_test(driver_calls_may_fail_at_any_point_of_a_placement),
+        cmocka_unit_test(no_seating_makes_blocks_overlap),
+        cmocka_unit_test(driver_calls_may_fail_at_any_point_of_a_seating),
     };
     return PLIM_RUN_TESTS("engine follow", tests);
 }

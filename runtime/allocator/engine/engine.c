@@ -92,7 +92,7 @@ void plim_engine_delete(struct plim_engine *e)
 
 /* ---- requests and their arenas ----------------------------------------------------------------------- */
 
-/* Pages as large as what is live makes good, and no larger than a small part of the room that is left:
+/* Pages as large as what is live, or will be in an area, makes good, and no larger than a small part of the room that is left:
  * where every byte counts, less must be stranded. */
 uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size)
 {
@@ -104,6 +104,7 @@ uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *
     }
     uint64_t live = e->stats.live + size;
     live = live > e->stats.peak_live ? live : e->stats.peak_live;
+    live = live > key->height ? live : key->height;
     uint64_t most = e->cap < e->config.total ? e->cap : e->config.total;
     uint64_t room = most > e->stats.reserved ? most - e->stats.reserved : 0;
     uint64_t page = plim_engine_page(e->config.total, live, e->config.aim);

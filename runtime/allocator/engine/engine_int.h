@@ -10,8 +10,8 @@
  *   arenas.c  arenas: made, found, handed on, given back
  *   engine.c  requests, pending frees, figures
  *   round.c   modes: what sizes are rounded up to
- *   follow.c  mode plan: where in a placement the program is, and the places it says
- *   placement.c  the text of a placement
+ *   follow.c  mode plan: where in a seating the program is, and the places it says
+ *   seating.c  the text of a seating
  *   pause.c   memory given back for a time, addresses kept
  *   check.c   the invariants, for tests
  *
@@ -26,7 +26,7 @@
  */
 
 #include <plimsoll/engine.h>
-#include <plimsoll/placement.h>
+#include <plimsoll/seating.h>
 
 #define BIN_ROWS      36 /* row 0: sizes below 32 units; then one row for each power of two */
 #define BIN_COLS      32
@@ -45,8 +45,7 @@ struct block { /* 64 bytes */
     uint8_t state;    /* enum plim_engine_state */
     uint8_t row, col; /* FREE: where in the bins */
     uint8_t pad[7];
-    uint32_t
-        planned; /* LIVE, PENDING: request of the placement whose place this is, + 1; 0: none */
+    uint32_t planned; /* LIVE, PENDING: request of the seating whose place this is, + 1; 0: none */
 };
 
 struct use { /* a stream that a live block is used on, or an event that a pending block waits for */
@@ -65,7 +64,7 @@ struct table {
 
 struct arena_key { /* whom an arena serves */
     uint64_t stream, pool;
-    uint64_t height; /* of an area of the placement, bytes; 0: an ordinary arena */
+    uint64_t height; /* of an area of the seating, bytes; 0: an ordinary arena */
     bool large;
 };
 
@@ -92,9 +91,9 @@ struct arena {
     uint32_t bin[BIN_ROWS][BIN_COLS]; /* first FREE block */
 };
 
-/* The live blocks of an area of the placement, found by rank: a bit for each rank at which one starts, and
+/* The live blocks of an area of the seating, found by rank: a bit for each rank at which one starts, and
  * above each level of bits one that says which of its words are not 0. */
-#define AREA_LEVELS 4 /* 64^4 ranks and more than a placement has */
+#define AREA_LEVELS 4 /* 64^4 ranks and more than a seating has */
 
 struct area {
     uint32_t arena; /* 0: not opened */
@@ -105,16 +104,16 @@ struct area {
 };
 
 struct follower {
-    const struct plim_placement *plan; /* borrowed; NULL: the mode is another */
-    uint32_t next;                     /* request that is expected */
-    uint32_t score;  /* requests as planned, less those that were not; n at most */
-    uint32_t astray; /* requests in a row that were not as planned */
-    bool in_force;   /* places are taken */
-    bool spared;     /* free pages of areas do not serve others */
-    uint64_t latest[PLIM_PLACEMENT_GRAM]; /* sizes, oldest first */
-    uint64_t stream[PLIM_PLACEMENT_LANES];
-    bool bound[PLIM_PLACEMENT_LANES]; /* the lane's stream is known */
-    struct area area[PLIM_PLACEMENT_LANES][2];
+    const struct plim_seating *plan; /* borrowed; NULL: the mode is another */
+    uint32_t next;                   /* request that is expected */
+    uint32_t score;                  /* requests as planned, less those that were not; at most a period */
+    uint32_t astray;                 /* requests in a row that were not as planned */
+    bool in_force;                   /* places are taken */
+    bool spared;                     /* free pages of areas do not serve others */
+    uint64_t latest[PLIM_SEATING_GRAM]; /* sizes, oldest first */
+    uint64_t stream[PLIM_SEATING_LANES];
+    bool bound[PLIM_SEATING_LANES]; /* the lane's stream is known */
+    struct area area[PLIM_SEATING_LANES][2];
 };
 
 struct plim_engine {
@@ -269,9 +268,9 @@ void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena);
 uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size);
 
 /* follow.c */
-void plim__mv_follow_open(struct plim_engine *e, const struct plim_placement *plan);
+void plim__mv_follow_open(struct plim_engine *e, const struct plim_seating *plan);
 void plim__mv_follow_close(struct plim_engine *e);
-/* A block of `size` bytes at the place that the placement has for this request, in no list; 0: it is not as
+/* A block of `size` bytes at the place that the seating has for this request, in no list; 0: it is not as
  * planned, has no place, or the place is not free. */
 uint32_t plim__mv_follow(struct plim_engine *e, uint64_t size, uint64_t stream, unsigned flags);
 /* Block i, at its place until now, is free. */

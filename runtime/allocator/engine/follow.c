@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mode plan: where in the period of a placement the program is, and the places it says.
+ * Mode plan: where in the period of a seating the program is, and the places it says.
  *
  * Requests are compared with the one that is expected. One that is another is served like any, and the
  * expected one stays: it may have been an additional one. When the latest few sizes are found further on
- * (the nearest place behind the expected one counts), the program is there: it left some out. Places are
- * taken once as many requests were as planned as the period has, so that a prologue that looks like a part
- * of the period does not sit down where it will be in the way; and no longer once many in a row were not.
+ * (the nearest place behind the expected one counts), the program is there: it left some out. With a
+ * prologue places are taken from the first request on. Otherwise, or once many requests in a row were not as
+ * planned, they are taken when as many were as planned as the period has, so that something that looks like
+ * a part of the period does not sit down where it will be in the way.
  *
  * A place is free when no live block of its area overlaps it; the nearest one at or below it is found by
  * rank. Then it is cut out of the free run there. Where pages are missing (at first, or when others had
@@ -110,12 +111,12 @@ static bool lane_fits(struct follower *f, uint32_t lane, uint64_t stream)
 
 static bool fits(struct follower *f, uint32_t i, uint64_t size, uint64_t stream)
 {
-    const struct plim_placement_request *r = &f->plan->requests[i];
+    const struct plim_seating_request *r = &f->plan->requests[i];
     return r->size == size && lane_fits(f, r->lane, stream);
 }
 
 /* The first request of a gram from position `from` on; n: none. */
-static uint32_t first_of_gram(const struct plim_placement *p, uint64_t gram, uint32_t from)
+static uint32_t first_of_gram(const struct plim_seating *p, uint64_t gram, uint32_t from)
 {
     uint32_t lo = 0, hi = p->n;
     while (lo < hi) {
@@ -129,16 +130,22 @@ static uint32_t first_of_gram(const struct plim_placement *p, uint64_t gram, uin
     return lo < p->n && p->gram[p->by_gram[lo]] == gram ? p->by_gram[lo] : p->n;
 }
 
-/* The request from `next` on, around the end, that the latest sizes lead up to; n: none. */
+/* The request from `next` on, around the end of the period, that the latest sizes lead up to; n: none. */
 static uint32_t find_back(const struct follower *f)
 {
-    uint64_t gram = plim_placement_gram(f->latest);
+    uint64_t gram = plim_seating_gram(f->latest);
     uint32_t at = first_of_gram(f->plan, gram, f->next);
-    return at < f->plan->n ? at : first_of_gram(f->plan, gram, 0);
+    return at < f->plan->n ? at : first_of_gram(f->plan, gram, f->plan->repeat);
+}
+
+static uint32_t period_of(const struct follower *f)
+{
+    return f->plan->n - f->plan->repeat;
 }
 
 static void give_up(struct follower *f)
 {
+    f->next = f->next < f->plan->repeat ? f->plan->repeat : f->next;
     f->in_force = f->spared = false;
     f->score = 0;
     for (uint32_t i = 1; i < f->plan->lanes; i++) {
@@ -148,19 +155,19 @@ static void give_up(struct follower *f)
 
 static void gone_astray(struct follower *f)
 {
-    uint32_t most = f->plan->n < PATIENCE ? PATIENCE : f->plan->n;
+    uint32_t most = period_of(f) < PATIENCE ? PATIENCE : period_of(f);
     f->score -= f->score > 0;
     if (++f->astray >= (most < MOST_ASTRAY ? most : MOST_ASTRAY)) {
         give_up(f);
     }
 }
 
-/* Which request of the placement this is; NULL: none. */
-static const struct plim_placement_request *recognise(struct follower *f, uint64_t size,
-                                                      uint64_t stream)
+/* Which request of the seating this is; NULL: none. */
+static const struct plim_seating_request *recognise(struct follower *f, uint64_t size,
+                                                    uint64_t stream)
 {
     memmove(f->latest, f->latest + 1, sizeof f->latest - sizeof f->latest[0]);
-    f->latest[PLIM_PLACEMENT_GRAM - 1] = size;
+    f->latest[PLIM_SEATING_GRAM - 1] = size;
     uint32_t at = f->next;
     if (!fits(f, at, size, stream)) {
         at = find_back(f);
@@ -169,17 +176,17 @@ static const struct plim_placement_request *recognise(struct follower *f, uint64
             return NULL;
         }
     }
-    f->next = at + 1 == f->plan->n ? 0 : at + 1;
+    f->next = at + 1 == f->plan->n ? f->plan->repeat : at + 1;
     f->astray = 0;
-    f->score += f->score < f->plan->n;
-    f->in_force = f->spared = f->in_force || f->score == f->plan->n;
+    f->score += f->score < period_of(f);
+    f->in_force = f->spared = f->in_force || f->score == period_of(f);
     return &f->plan->requests[at];
 }
 
 /* ---- places ------------------------------------------------------------------------------------------- */
 
 /* The area of a request, with its arena; NULL: it has none, and never will. */
-static struct area *area_of(struct plim_engine *e, const struct plim_placement_request *r,
+static struct area *area_of(struct plim_engine *e, const struct plim_seating_request *r,
                             const struct arena_key *key)
 {
     struct area *area = &e->follow.area[r->lane][key->large];
@@ -331,7 +338,7 @@ static uint32_t make_place(struct plim_engine *e, uint32_t arena, uint32_t i, ui
 }
 
 /* The block at a request's place, in no list; 0: it is not free. */
-static uint32_t take_place(struct plim_engine *e, const struct plim_placement_request *r,
+static uint32_t take_place(struct plim_engine *e, const struct plim_seating_request *r,
                            const struct area *area, unsigned flags)
 {
     struct arena *a = arena_at(e, area->arena);
@@ -361,12 +368,12 @@ static uint32_t take_place(struct plim_engine *e, const struct plim_placement_re
 uint32_t plim__mv_follow(struct plim_engine *e, uint64_t size, uint64_t stream, unsigned flags)
 {
     struct follower *f = &e->follow;
-    const struct plim_placement_request *r = recognise(f, size, stream);
+    const struct plim_seating_request *r = recognise(f, size, stream);
     if (!r || !f->in_force) {
         e->stats.astray++;
         return 0;
     }
-    if (r->place == PLIM_PLACEMENT_NONE) {
+    if (r->place == PLIM_SEATING_NONE) {
         return 0;
     }
     bool large = size > PLIM_ENGINE_SMALL;
@@ -387,36 +394,37 @@ uint32_t plim__mv_follow(struct plim_engine *e, uint64_t size, uint64_t stream, 
 }
 
 /* The request at whose place a block is. */
-static const struct plim_placement_request *request_of(const struct plim_engine *e, uint32_t i)
+static const struct plim_seating_request *request_of(const struct plim_engine *e, uint32_t i)
 {
     return &e->follow.plan->requests[block_at(e, i)->planned - 1];
 }
 
 void plim__mv_follow_freed(struct plim_engine *e, uint32_t i)
 {
-    const struct plim_placement_request *r = request_of(e, i);
+    const struct plim_seating_request *r = request_of(e, i);
     rank_clear(&e->follow.area[r->lane][r->size > PLIM_ENGINE_SMALL], r->rank);
     block_at(e, i)->planned = 0;
 }
 
 bool plim__mv_follow_knows(const struct plim_engine *e, uint32_t i)
 {
-    const struct plim_placement_request *r = request_of(e, i);
+    const struct plim_seating_request *r = request_of(e, i);
     const struct area *area = &e->follow.area[r->lane][r->size > PLIM_ENGINE_SMALL];
     return area->block[r->rank] == i && live_at_or_below(area, r->rank) == i;
 }
 
 /* ---- life --------------------------------------------------------------------------------------------- */
 
-void plim__mv_follow_open(struct plim_engine *e, const struct plim_placement *plan)
+void plim__mv_follow_open(struct plim_engine *e, const struct plim_seating *plan)
 {
     e->follow.plan = plan;
+    e->follow.in_force = e->follow.spared = plan && plan->repeat > 0;
     e->follow.bound[0] = true; /* to the default stream, 0 */
 }
 
 void plim__mv_follow_close(struct plim_engine *e)
 {
-    for (uint32_t k = 0; k < PLIM_PLACEMENT_LANES * 2; k++) {
+    for (uint32_t k = 0; k < PLIM_SEATING_LANES * 2; k++) {
         struct area *area = &e->follow.area[k / 2][k % 2];
         if (area->bytes) {
             munmap(area->bits[0], area->bytes);

@@ -6,13 +6,14 @@
  * with the FREE runs on its two sides, the place that misses the fewest pages. Then pages are found in
  * this order, until there are enough:
  *
- *   1. new ones, while reserved stays below (1 + soft) times the highest live and the floor
+ *   1. new ones, while reserved stays below (1 + soft) times the highest live and the floor; not for the
+ *      areas of a seating, which take over what the program had before
  *   2. idle free pages of arenas with the same page size, its own first; then those of other sizes are
  *      given back, and new ones made for them
  *   3. new ones, below (1 + hard) times the highest live and the floor
  *   4. as 2, with pages that must be waited for
  *   5. new ones without that limit (little can be moved; the cap still holds)
- *   6. as 4, with pages of the areas of a placement that is followed
+ *   6. as 4, with pages of the areas of a seating that is followed
  *   7. smaller new ones, for what is left of the device
  *
  * Steps 2, 4 and 6 touch mappings and ask events, so a request under graph capture skips them.
@@ -393,7 +394,8 @@ void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size)
         live = e->stats.peak_live;
     }
     bool calm = (f->flags & PLIM_ENGINE_CAPTURING) == 0;
-    bool more = make_pages(e, f, limit_of(e, live, e->config.soft));
+    bool area = f->a->key.height > 0;
+    bool more = area || make_pages(e, f, limit_of(e, live, e->config.soft));
     if (calm && !is_full(f) && !reuse_pages(e, f, false)) {
         more = false;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a placement, and what following it needs to look up. See placement.h. */
+/* The text of a seating, and what following it needs to look up. See seating.h. */
 
 #include <plimsoll/engine.h>
-#include <plimsoll/placement.h>
+#include <plimsoll/seating.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 struct reader {
     const char *at, *end;
-    struct plim_placement_fault *fault;
+    struct plim_seating_fault *fault;
 };
 
 static bool wrong(struct reader *r, const char *what)
@@ -53,8 +53,9 @@ static bool number(const char **at, const char *to, uint64_t *out)
     return true;
 }
 
-/* "word N" */
-static bool counted(struct reader *r, const char *word, uint64_t most, uint32_t *out)
+/* "word N", N from least to most */
+static bool counted(struct reader *r, const char *word, uint64_t least, uint64_t most,
+                    uint32_t *out)
 {
     const char *from, *to;
     size_t n = strlen(word);
@@ -63,11 +64,11 @@ static bool counted(struct reader *r, const char *word, uint64_t most, uint32_t 
         return false;
     }
     if ((size_t)(to - from) <= n || memcmp(from, word, n) != 0) {
-        return wrong(r, "\"lanes N\" and then \"requests N\" belong below the first line");
+        return wrong(r, "\"lanes N\", \"requests N\", \"repeat N\" belong below the first line");
     }
     from += n;
-    if (!number(&from, to, &value) || from != to || value == 0 || value > most) {
-        return wrong(r, "the number is no number, 0 or too large");
+    if (!number(&from, to, &value) || from != to || value < least || value > most) {
+        return wrong(r, "the number is no number, or too small or too large");
     }
     *out = (uint32_t)value;
     return true;
@@ -75,11 +76,11 @@ static bool counted(struct reader *r, const char *word, uint64_t most, uint32_t 
 
 static bool whole_units(uint64_t bytes)
 {
-    return bytes % PLIM_ENGINE_UNIT == 0 && bytes <= PLIM_PLACEMENT_BYTES;
+    return bytes % PLIM_ENGINE_UNIT == 0 && bytes <= PLIM_SEATING_BYTES;
 }
 
 /* "LANE SIZE PLACE", PLACE a number or "-" */
-static bool request(struct reader *r, uint32_t lanes, struct plim_placement_request *out)
+static bool request(struct reader *r, uint32_t lanes, struct plim_seating_request *out)
 {
     const char *from, *to;
     uint64_t lane;
@@ -93,26 +94,27 @@ static bool request(struct reader *r, uint32_t lanes, struct plim_placement_requ
         return wrong(r, "a size is a multiple of 512 bytes, above 0");
     }
     out->lane = (uint32_t)lane;
-    out->place = PLIM_PLACEMENT_NONE;
+    out->place = PLIM_SEATING_NONE;
     if (to - from == 1 && *from == '-') {
         return true;
     }
     if (!number(&from, to, &out->place) || from != to || !whole_units(out->place) ||
-        out->place + out->size > PLIM_PLACEMENT_BYTES) {
+        out->place + out->size > PLIM_SEATING_BYTES) {
         return wrong(r, "a place is a multiple of 512 bytes, or \"-\", and ends the line");
     }
     return true;
 }
 
-static bool read_all(struct reader *r, struct plim_placement *out)
+static bool read_all(struct reader *r, struct plim_seating *out)
 {
     const char *from, *to;
-    if (!line(r, &from, &to) || (size_t)(to - from) != strlen(PLIM_PLACEMENT_HEAD) ||
-        memcmp(from, PLIM_PLACEMENT_HEAD, strlen(PLIM_PLACEMENT_HEAD)) != 0) {
-        return wrong(r, "the first line is not \"" PLIM_PLACEMENT_HEAD "\"");
+    if (!line(r, &from, &to) || (size_t)(to - from) != strlen(PLIM_SEATING_HEAD) ||
+        memcmp(from, PLIM_SEATING_HEAD, strlen(PLIM_SEATING_HEAD)) != 0) {
+        return wrong(r, "the first line is not \"" PLIM_SEATING_HEAD "\"");
     }
-    if (!counted(r, "lanes ", PLIM_PLACEMENT_LANES, &out->lanes) ||
-        !counted(r, "requests ", PLIM_PLACEMENT_MOST, &out->n)) {
+    if (!counted(r, "lanes ", 1, PLIM_SEATING_LANES, &out->lanes) ||
+        !counted(r, "requests ", 1, PLIM_SEATING_MOST, &out->n) ||
+        !counted(r, "repeat ", 0, out->n - 1, &out->repeat)) {
         return false;
     }
     if (out->n > (size_t)(r->end - r->at)) { /* a line has more than one byte */
@@ -133,21 +135,21 @@ static bool read_all(struct reader *r, struct plim_placement *out)
     return true;
 }
 
-bool plim_placement_parse(const char *text, size_t bytes, struct plim_placement *out,
-                          struct plim_placement_fault *fault)
+bool plim_seating_parse(const char *text, size_t bytes, struct plim_seating *out,
+                        struct plim_seating_fault *fault)
 {
-    struct plim_placement p = {0};
+    struct plim_seating p = {0};
     struct reader r = {text, text + bytes, fault};
-    *fault = (struct plim_placement_fault){0};
-    if (bytes > PLIM_PLACEMENT_FILE) {
+    *fault = (struct plim_seating_fault){0};
+    if (bytes > PLIM_SEATING_FILE) {
         return wrong(&r, "the text is larger than 64 MiB");
     }
     bool good = read_all(&r, &p);
-    if (good && !plim_placement_index(&p)) {
+    if (good && !plim_seating_index(&p)) {
         good = wrong(&r, "no memory for so many requests");
     }
     if (!good) {
-        plim_placement_free(&p);
+        plim_seating_free(&p);
         return false;
     }
     *out = p;
@@ -156,17 +158,17 @@ bool plim_placement_parse(const char *text, size_t bytes, struct plim_placement 
 
 /* ---- looking up ------------------------------------------------------------------------------------- */
 
-uint64_t plim_placement_gram(const uint64_t *sizes)
+uint64_t plim_seating_gram(const uint64_t *sizes)
 {
     uint64_t h = 0;
-    for (unsigned i = 0; i < PLIM_PLACEMENT_GRAM; i++) {
+    for (unsigned i = 0; i < PLIM_SEATING_GRAM; i++) {
         h = (h ^ sizes[i]) * 0x9e3779b97f4a7c15u;
         h ^= h >> 29;
     }
     return h;
 }
 
-static bool is_large(const struct plim_placement_request *r)
+static bool is_large(const struct plim_seating_request *r)
 {
     return r->size > PLIM_ENGINE_SMALL;
 }
@@ -190,18 +192,18 @@ static int compare(const void *a, const void *b)
 }
 
 /* Heights of the areas, and ranks of the places. @keys: [n], for use here. */
-static void rank_places(struct plim_placement *p, struct key *keys)
+static void rank_places(struct plim_seating *p, struct key *keys)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n; i++) {
-        const struct plim_placement_request *r = &p->requests[i];
-        if (r->place != PLIM_PLACEMENT_NONE) {
+        const struct plim_seating_request *r = &p->requests[i];
+        if (r->place != PLIM_SEATING_NONE) {
             keys[n++] = (struct key){r->lane * 2 + is_large(r), r->place, i};
         }
     }
     qsort(keys, n, sizeof *keys, compare);
     for (uint32_t k = 0; k < n; k++) {
-        struct plim_placement_request *r = &p->requests[keys[k].request];
+        struct plim_seating_request *r = &p->requests[keys[k].request];
         uint64_t *height = &p->height[r->lane][is_large(r)];
         uint32_t *ranks = &p->ranks[r->lane][is_large(r)];
         bool same = k > 0 && keys[k].high == keys[k - 1].high && keys[k].low == keys[k - 1].low;
@@ -211,15 +213,26 @@ static void rank_places(struct plim_placement *p, struct key *keys)
     }
 }
 
-static void list_grams(struct plim_placement *p, struct key *keys)
+/* The sizes up to and with request i; 0 before the first of all. */
+static void sizes_up_to(const struct plim_seating *p, uint32_t i, uint64_t *sizes)
+{
+    bool once = i < p->repeat, there = true;
+    for (uint32_t k = PLIM_SEATING_GRAM; k-- > 0;) {
+        sizes[k] = there ? p->requests[i].size : 0;
+        if (!once && i == p->repeat) {
+            i = p->n; /* the end of the period is before its beginning */
+        }
+        there = there && i > 0;
+        i -= there;
+    }
+}
+
+static void list_grams(struct plim_seating *p, struct key *keys)
 {
     for (uint32_t i = 0; i < p->n; i++) {
-        uint64_t sizes[PLIM_PLACEMENT_GRAM];
-        for (uint32_t k = 0; k < PLIM_PLACEMENT_GRAM; k++) { /* the period may be shorter */
-            uint32_t back = (PLIM_PLACEMENT_GRAM - 1 - k) % p->n;
-            sizes[k] = p->requests[(i + p->n - back) % p->n].size;
-        }
-        p->gram[i] = plim_placement_gram(sizes);
+        uint64_t sizes[PLIM_SEATING_GRAM];
+        sizes_up_to(p, i, sizes);
+        p->gram[i] = plim_seating_gram(sizes);
         keys[i] = (struct key){p->gram[i], 0, i};
     }
     qsort(keys, p->n, sizeof *keys, compare);
@@ -228,7 +241,7 @@ static void list_grams(struct plim_placement *p, struct key *keys)
     }
 }
 
-bool plim_placement_index(struct plim_placement *p)
+bool plim_seating_index(struct plim_seating *p)
 {
     struct key *keys = calloc(p->n, sizeof *keys);
     uint64_t *gram = calloc(p->n, sizeof *gram);
@@ -251,10 +264,10 @@ bool plim_placement_index(struct plim_placement *p)
     return true;
 }
 
-void plim_placement_free(struct plim_placement *p)
+void plim_seating_free(struct plim_seating *p)
 {
     free(p->requests);
     free(p->gram);
     free(p->by_gram);
-    *p = (struct plim_placement){0};
+    *p = (struct plim_seating){0};
 }
