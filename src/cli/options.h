@@ -180,7 +180,7 @@
     PLIM_OPTIONS_SIZES(X, S)                                                                       \
     PLIM_OPTIONS_PLAN(X, S)                                                                        \
     X(S, write_plan, TEXT, "write-plan", 0, "FILE", NULL,                                          \
-      "mode plan: write the seating to FILE, for PLIMSOLL_ALLOC_PLAN")                           \
+      "mode plan: write the seating to FILE, for PLIMSOLL_ALLOC_PLAN")                             \
     PLIM_OPTIONS_ON_DEVICE(X, S)                                                                   \
     X(S, start, CHOICE, "start", 0, "as-was|anew", "as-was",                                       \
       "a history that begins in the middle starts with the heap as it was, or with its live "      \

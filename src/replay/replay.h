@@ -81,7 +81,7 @@ struct plim_replay_result {
     uint64_t mean_stranded;  /* over the samples */
     uint64_t least_headroom; /* UINT64_MAX without a limit */
     uint64_t start_failed;   /* blocks of the start that the device had no room for */
-    struct { /* mode plan, requests: see struct plim_engine_stats */
+    struct {                 /* mode plan, requests: see struct plim_engine_stats */
         uint64_t placed;
         uint64_t displaced;
         uint64_t astray;

@@ -104,12 +104,12 @@ struct area {
 };
 
 struct follower {
-    const struct plim_seating *plan; /* borrowed; NULL: the mode is another */
-    uint32_t next;                   /* request that is expected */
-    uint32_t score;                  /* requests as planned, less those that were not; at most a period */
-    uint32_t astray;                 /* requests in a row that were not as planned */
-    bool in_force;                   /* places are taken */
-    bool spared;                     /* free pages of areas do not serve others */
+    const struct plim_seating *plan;    /* borrowed; NULL: the mode is another */
+    uint32_t next;                      /* request that is expected */
+    uint32_t score;                     /* how well the program follows, see follow.c */
+    uint32_t doubt;                     /* the same, of the latest requests alone */
+    bool in_force;                      /* places are taken */
+    bool spared;                        /* free pages of areas do not serve others */
     uint64_t latest[PLIM_SEATING_GRAM]; /* sizes, oldest first */
     uint64_t stream[PLIM_SEATING_LANES];
     bool bound[PLIM_SEATING_LANES]; /* the lane's stream is known */

@@ -4,17 +4,19 @@
  *
  * Requests are compared with the one that is expected. One that is another is served like any, and the
  * expected one stays: it may have been an additional one. When the latest few sizes are found further on
- * (the nearest place behind the expected one counts), the program is there: it left some out. With a
- * prologue places are taken from the first request on. Otherwise, or once many requests in a row were not as
- * planned, they are taken when as many were as planned as the period has, so that something that looks like
- * a part of the period does not sit down where it will be in the way.
+ * (the nearest place behind the expected one counts), the program is there: it left some out.
+ *
+ * The score says how well the program follows: one up for a request as planned, three down for another, at
+ * most a period. Places are taken from where it is full (with a prologue: from the first request of all) to
+ * where it is empty. So something that looks like a part of the period does not sit down where it will be in
+ * the way, and a program that does something else is soon served as if there were no seating.
  *
  * A place is free when no live block of its area overlaps it; the nearest one at or below it is found by
  * rank. Then it is cut out of the free run there. Where pages are missing (at first, or when others had
  * to have them) they are found as for any other request.
  *
- * Areas are arenas that only planned requests use. As long as the program follows, their free pages serve
- * others only when there is no other memory on the device.
+ * Areas are arenas that only planned requests use. As long as nearly all requests are as planned, their free
+ * pages serve others only when there is no other memory on the device.
  */
 
 #include "engine_int.h"
@@ -23,8 +25,10 @@
 #include <sys/mman.h>
 
 #define LOOK_BLOCKS 16   /* blocks that a place may be made of */
-#define PATIENCE    64   /* requests astray before places are no longer taken: at least */
-#define MOST_ASTRAY 4096 /* and at most; the period between them */
+#define FULL_SCORE  4096 /* at most; a period if that is shorter */
+#define MISS_SCORE  3
+#define MISS_DOUBT  8  /* requests as planned that make up for one that is not */
+#define MOST_DOUBT  64 /* from here on free pages of areas serve others */
 
 /* ---- live blocks by rank ---------------------------------------------------------------------------- */
 
@@ -138,16 +142,16 @@ static uint32_t find_back(const struct follower *f)
     return at < f->plan->n ? at : first_of_gram(f->plan, gram, f->plan->repeat);
 }
 
-static uint32_t period_of(const struct follower *f)
+static uint32_t full_score(const struct plim_seating *plan)
 {
-    return f->plan->n - f->plan->repeat;
+    uint32_t period = plan->n - plan->repeat;
+    return period < FULL_SCORE ? period : FULL_SCORE;
 }
 
 static void give_up(struct follower *f)
 {
     f->next = f->next < f->plan->repeat ? f->plan->repeat : f->next;
-    f->in_force = f->spared = false;
-    f->score = 0;
+    f->in_force = false;
     for (uint32_t i = 1; i < f->plan->lanes; i++) {
         f->bound[i] = false; /* streams come and go */
     }
@@ -155,11 +159,21 @@ static void give_up(struct follower *f)
 
 static void gone_astray(struct follower *f)
 {
-    uint32_t most = period_of(f) < PATIENCE ? PATIENCE : period_of(f);
-    f->score -= f->score > 0;
-    if (++f->astray >= (most < MOST_ASTRAY ? most : MOST_ASTRAY)) {
+    f->score -= f->score < MISS_SCORE ? f->score : MISS_SCORE;
+    f->doubt += f->doubt < 2 * MOST_DOUBT ? MISS_DOUBT : 0;
+    if (f->in_force && f->score == 0) {
         give_up(f);
     }
+    f->spared = f->in_force && f->doubt < MOST_DOUBT;
+}
+
+static void as_planned(struct follower *f, uint32_t at)
+{
+    f->next = at + 1 == f->plan->n ? f->plan->repeat : at + 1;
+    f->score += f->score < full_score(f->plan);
+    f->doubt -= f->doubt > 0;
+    f->in_force = f->in_force || f->score == full_score(f->plan);
+    f->spared = f->in_force && f->doubt < MOST_DOUBT;
 }
 
 /* Which request of the seating this is; NULL: none. */
@@ -176,10 +190,7 @@ static const struct plim_seating_request *recognise(struct follower *f, uint64_t
             return NULL;
         }
     }
-    f->next = at + 1 == f->plan->n ? f->plan->repeat : at + 1;
-    f->astray = 0;
-    f->score += f->score < period_of(f);
-    f->in_force = f->spared = f->in_force || f->score == period_of(f);
+    as_planned(f, at);
     return &f->plan->requests[at];
 }
 
@@ -418,7 +429,10 @@ bool plim__mv_follow_knows(const struct plim_engine *e, uint32_t i)
 void plim__mv_follow_open(struct plim_engine *e, const struct plim_seating *plan)
 {
     e->follow.plan = plan;
-    e->follow.in_force = e->follow.spared = plan && plan->repeat > 0;
+    if (plan && plan->repeat > 0) {
+        e->follow.in_force = e->follow.spared = true;
+        e->follow.score = full_score(plan);
+    }
     e->follow.bound[0] = true; /* to the default stream, 0 */
 }
 
