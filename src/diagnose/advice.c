@@ -75,8 +75,11 @@ static struct plim_advice with_replay(struct adviser *a, enum plim_trial trial,
     if (e->known && e->serves) {
         advice.effect = plim_amount(e->gain, e->from_anew ? PLIM_HOW_ESTIMATED : PLIM_HOW_REPLAYED);
         advice.why = plim_arena_sayf(
-            a->arena, "%s Replayed on this trace%s, the request that failed is served.", advice.why,
-            e->from_anew ? " from a fresh heap" : "");
+            a->arena, "%s Replayed on this trace%s, the request that failed is served%s.",
+            advice.why, e->from_anew ? " from a fresh heap" : "",
+            a->d->set.verdict.cls == PLIM_CLASS_FRAGMENTATION
+                ? ""
+                : "; but that only puts the failure off when more is asked for than fits");
     }
     return advice;
 }
@@ -194,13 +197,15 @@ static struct plim_advice advise_leak(struct adviser *a)
 {
     const struct plim_leak_suspect *s = &a->d->leaks.suspects.items[0];
     const struct plim_site *site = &a->d->sites.sites.items[s->site];
+    const char *where = s->site > 0 ? plim_site_text(a->snapshot, site, a->arena)
+                                    : "a place that a record with stacks (context=\"all\") names";
     return (struct plim_advice){
         .action = plim_arena_sayf(
             a->arena,
             "Find who keeps the tensors made at %s: a list or dict that only grows, a "
             "stored loss or output without .detach(), a closure or an exception that "
             "is held.",
-            plim_site_text(a->snapshot, site, a->arena)),
+            where),
         .why = plim_arena_sayf(a->arena,
                                "%s are held beyond a steady state, and every 1,000 allocations add "
                                "%s. A larger card or another allocator setting only delays it.",
@@ -530,8 +535,9 @@ static bool worth_saying(const struct adviser *a, const struct plim_counterfactu
     uint64_t base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
     const struct plim_effect *e = a->trials.effects;
     return row->gains.bytes >= plim__material_bytes(base) ||
-           (subclass == PLIM_SUBCLASS_STRANDED && a->d->set.verdict.cls != PLIM_CLASS_LEAK &&
-            expandable_off(a) && e[PLIM_TRIAL_EXPANDABLE].known && e[PLIM_TRIAL_EXPANDABLE].serves);
+           (subclass == PLIM_SUBCLASS_STRANDED &&
+            a->d->set.verdict.subclass == PLIM_SUBCLASS_WORKING_SET && expandable_off(a) &&
+            e[PLIM_TRIAL_EXPANDABLE].known && e[PLIM_TRIAL_EXPANDABLE].serves);
 }
 
 enum plim_status plim__advise(const struct plim_snapshot *snapshot,

@@ -12,13 +12,13 @@
  * Threads: pure.
  */
 
-#include "heap/snapshot.h"
+#include "diagnose/site.h"
 
 struct plim_held {
     uint64_t bytes; /* of an earlier attempt, still live at the position; 0: nothing is held */
     uint32_t blocks;
     uint32_t failure; /* event of the failure that ended the attempt */
-    uint32_t stack;   /* with which the attempt began, and the next one too */
+    uint32_t stack;   /* with which the next attempt began */
 };
 
 /**
@@ -26,7 +26,8 @@ struct plim_held {
  * @out: of the attempt that holds most. Errors: PLIM_E_NOMEM. Cost: O(position) for each of the first
  * few failures before it.
  */
-PLIM_MUST_USE enum plim_status plim_held_find(const struct plim_trace *trace, size_t position,
+PLIM_MUST_USE enum plim_status plim_held_find(const struct plim_trace *trace,
+                                              const struct plim_sites *sites, size_t position,
                                               struct plim_held *out, struct plim_err *err);
 
 #endif

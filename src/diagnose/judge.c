@@ -252,8 +252,9 @@ static void verdict_leak(struct plim__bench *j, const char *tail)
     set_verdict(j, PLIM_CLASS_LEAK, leak_subclass(j), s->confidence,
                 plim_arena_sayf(j->arena,
                                 "Memory leaks at %s: %u blocks, %s, still growing at the end%s.",
-                                plim_site_text(j->snapshot, site, j->arena), live->blocks,
-                                plim__say_bytes(j, live->bytes), tail));
+                                s->site > 0 ? plim_site_text(j->snapshot, site, j->arena)
+                                            : "a place that no stack names",
+                                live->blocks, plim__say_bytes(j, live->bytes), tail));
 }
 
 static void verdict_held(struct plim__bench *j)

@@ -42,8 +42,10 @@
 /* Share of bins that must hold a birth, and of births that must fall in the second half. */
 #define MIN_BIN_SHARE   0.75
 #define MIN_SECOND_HALF 0.30
-/* Share of a site's growth that the whole heap must have grown by: else others shrank as much. */
-#define MIN_NET_GROWTH 0.5
+/* Share of a site's growth that the whole heap must have grown by: else others shrank as much. And of
+ * its growth in the second half: a pool at its limit that replaces entries at random has had its growth. */
+#define MIN_NET_GROWTH  0.5
+#define MIN_LATE_GROWTH 0.25
 
 /* Sites whose passes are looked at, each with a walk over the trace: a bound on time, not on meaning. */
 #define MAX_WALKS 64u
@@ -192,7 +194,8 @@ static bool heap_grew(const struct plim_site_live *live, const struct plim_histo
                       ? floor[PLIM_HISTORY_BINS - 1]
                       : floor[PLIM_HISTORY_BINS - 2];
     double all = (double)(end - floor[0]), half = (double)(end - floor[PLIM_HISTORY_BINS / 2]);
-    return all >= MIN_NET_GROWTH * (double)live->bytes_born ||
+    return (all >= MIN_NET_GROWTH * (double)live->bytes_born &&
+            half >= MIN_LATE_GROWTH * (double)live->bytes_second_half) ||
            half >= MIN_NET_GROWTH * (double)live->bytes_second_half;
 }
 

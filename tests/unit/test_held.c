@@ -111,6 +111,41 @@ static void a_smaller_try_at_the_same_place_is_no_new_attempt(void **state)
     maker_fini(&maker);
 }
 
+static void a_try_from_within_the_handler_is_a_new_attempt(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct program p = begin();
+    const struct maker_frame frames[] = {{"step", "train.py", 4}, {"step", "train.py", 9}};
+    uint32_t deeper = maker_deep_stack(&maker, frames, 2);
+    attempt(&p);
+    maker_alloc(&maker, 64 * PLIM_MIB, deeper);
+    maker_oom(&maker, 512 * PLIM_MIB, 36 * PLIM_MIB, p.layer);
+    judge(&d);
+    assert_int_equal(d.held.bytes, (LAYERS + 1) * PLIM_GIB);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void a_pass_that_goes_on_behind_a_failure_is_no_new_attempt(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct program p = begin();
+    uint32_t norm = maker_stack(&maker, "forward", "model.py", 8);
+    for (int i = 0; i < LAYERS / 2; i++) {
+        maker_alloc(&maker, PLIM_GIB, norm);
+        maker_alloc(&maker, PLIM_GIB, p.layer);
+    }
+    maker_oom(&maker, 4 * PLIM_GIB, PLIM_GIB, p.layer);
+    maker_alloc(&maker, 512 * PLIM_MIB, norm);
+    maker_oom(&maker, PLIM_GIB, 512 * PLIM_MIB, p.layer);
+    judge(&d);
+    assert_int_equal(d.held.bytes, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
 static void without_stacks_no_attempt_is_known(void **state)
 {
     (void)state;
@@ -134,6 +169,8 @@ int main(void)
         cmocka_unit_test(an_attempt_that_was_unwound_holds_nothing),
         cmocka_unit_test(an_attempt_unwound_but_for_its_input_holds_nothing),
         cmocka_unit_test(a_smaller_try_at_the_same_place_is_no_new_attempt),
+        cmocka_unit_test(a_try_from_within_the_handler_is_a_new_attempt),
+        cmocka_unit_test(a_pass_that_goes_on_behind_a_failure_is_no_new_attempt),
         cmocka_unit_test(without_stacks_no_attempt_is_known),
     };
     return PLIM_RUN_TESTS("held", tests);
