@@ -338,7 +338,9 @@ enum plim_status plim__plan_play(struct plim_arena *arena, const struct plim_pla
     }
     PLIM_TRY(plim_vllm_flags_read(arena, joined, request->n_words + n, flags, err));
     start->outside = request->calibration != NULL ? request->calibration->outside_bytes : 0;
-    return plim_vllm_play(arena, request->geometry, card, flags, request->settings, start, err);
+    const struct plim_geometry *g;
+    PLIM_TRY(plim__vllm_converted(arena, request->geometry, flags, &g, err));
+    return plim_vllm_play(arena, g, card, flags, request->settings, start, err);
 }
 
 enum plim_status plim_plan_make(struct plim_arena *arena, const struct plim_plan_request *request,

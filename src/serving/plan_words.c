@@ -34,6 +34,17 @@ static void assume_flags(struct plim_arena *arena, struct plim_plan *p)
     }
 }
 
+static void assume_conversion(struct plim_arena *arena, struct plim_plan *p)
+{
+    const char *unknown = plim__vllm_unconverted(p->request->geometry, &p->flags);
+    if (unknown != NULL) {
+        assume(p, plim_arena_sayf(arena,
+                                  "What --quantization %s makes of a checkpoint that is not "
+                                  "quantized is not modelled: weights are counted as stored.",
+                                  unknown));
+    }
+}
+
 static void assume_model(struct plim_arena *arena, struct plim_plan *p)
 {
     const struct plim_geometry *g = p->request->geometry;
@@ -84,6 +95,7 @@ static void assumptions(struct plim_arena *arena, struct plim_plan *p)
                                s->batched_tokens, s->seqs));
     }
     assume_flags(arena, p);
+    assume_conversion(arena, p);
     assume_model(arena, p);
     assume_parallel(arena, p);
     if (s->compiled) {

@@ -42,6 +42,20 @@ struct plim__vllm_family {
  * when it has none; else the row of most. *known: it is the model's own, or the file names no class. */
 const struct plim__vllm_family *plim__vllm_family_of(const struct plim_geometry *g, bool *known);
 
+/**
+ * plim__vllm_converted() - the geometry with what --quantization makes of a plain checkpoint.
+ * @out: g itself when nothing is converted, else an arena-owned copy. Errors: PLIM_E_NOMEM.
+ */
+PLIM_MUST_USE enum plim_status plim__vllm_converted(struct plim_arena *arena,
+                                                    const struct plim_geometry *g,
+                                                    const struct plim_vllm_flags *flags,
+                                                    const struct plim_geometry **out,
+                                                    struct plim_err *err);
+
+/** plim__vllm_unconverted() - the word of --quantization when it would convert in a way that is not known here. */
+const char *plim__vllm_unconverted(const struct plim_geometry *g,
+                                   const struct plim_vllm_flags *flags);
+
 struct plim__run {
     const struct plim_vllm_settings *set;
     const struct plim_geometry *g;

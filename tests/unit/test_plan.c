@@ -352,6 +352,32 @@ static void a_setting_that_the_engine_refuses_does_not_fit(void **state)
     plim_arena_fini(&w.arena);
 }
 
+/* 1498550528 bytes of parameters and 143078 blocks: one start of vllm 0.33 on the simulated device. */
+static void a_plain_checkpoint_is_converted_when_the_flag_says_so(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w,
+               "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\","
+               "\"hidden_size\":2048,\"intermediate_size\":8192,\"num_hidden_layers\":16,"
+               "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"
+               "\"vocab_size\":128256,\"max_position_embeddings\":8192,\"rope_theta\":500000.0,"
+               "\"tie_word_embeddings\":true,\"torch_dtype\":\"bfloat16\"}",
+               "h100-80gb");
+    MAKE(&w, "--enforce-eager", "--max-model-len=4096", "--quantization", "fp8");
+    uint64_t blocks = w.plan.start.num_blocks;
+    assert_in_range(blocks, 143078 * 0.997, 143078 * 1.003);
+    MAKE(&w, "--enforce-eager", "--max-model-len=4096");
+    assert_true(w.plan.start.num_blocks + 1500 < blocks); /* 0.9 GiB more of weights */
+    MAKE(&w, "--enforce-eager", "--max-model-len=4096", "--quantization", "mxfp8");
+    bool told = false;
+    for (uint32_t i = 0; i < w.plan.n_assumptions; i++) {
+        told = told || strstr(w.plan.assumptions[i], "--quantization mxfp8") != NULL;
+    }
+    assert_true(told);
+    plim_arena_fini(&w.arena);
+}
+
 static void heads_of_256_take_larger_blocks_on_capability_10(void **state)
 {
     (void)state;
@@ -520,6 +546,7 @@ int main(void)
         cmocka_unit_test(unsafe_combinations_are_named),
         cmocka_unit_test(every_rule_is_met_by_its_flags_alone),
         cmocka_unit_test(a_setting_that_the_engine_refuses_does_not_fit),
+        cmocka_unit_test(a_plain_checkpoint_is_converted_when_the_flag_says_so),
         cmocka_unit_test(heads_of_256_take_larger_blocks_on_capability_10),
         cmocka_unit_test(slices_are_cards_of_their_own),
         cmocka_unit_test(a_card_given_by_numbers_is_like_one_with_the_same),
