@@ -97,6 +97,40 @@ static void verdict_single_request(struct plim__bench *j, uint64_t reachable)
                         sure ? "" : ", unless others hold a part of the device"));
 }
 
+/*
+ * Live bytes that rise from the first part of the record to its last, as those of a queue do whose reader is
+ * too slow: its entries come and go, so that no place keeps what it makes.
+ */
+static bool rises_all_along(const struct plim__bench *j)
+{
+    const int64_t *floor = j->d->history.bin_floor;
+    uint32_t rises = 0;
+    for (uint32_t bin = 1; bin < PLIM_HISTORY_BINS; bin++) {
+        rises += floor[bin] > floor[bin - 1];
+    }
+    int64_t all = floor[PLIM_HISTORY_BINS - 1] - floor[0];
+    int64_t half = floor[PLIM_HISTORY_BINS - 1] - floor[PLIM_HISTORY_BINS / 2];
+    return rises * 5 >= (PLIM_HISTORY_BINS - 1) * 4 && all >= (int64_t)j->material &&
+           (double)half >= 0.35 * (double)all;
+}
+
+/* The place with most live bytes of those that free most of what they make, or NULL. */
+static const struct plim_blame_row *busiest(const struct plim__bench *j)
+{
+    plim_vec_foreach (row, &j->d->blame) {
+        if (row->allocs >= 100 && row->frees * 2 >= row->allocs && row->bytes_born >= j->material &&
+            row->stack != PLIM_NO_STACK) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+static const struct plim_blame_row *backlog(const struct plim__bench *j)
+{
+    return rises_all_along(j) ? busiest(j) : NULL;
+}
+
 /* How sure a working set can be told from a leak and from memory of others with this input. */
 static double working_set_confidence(const struct plim__bench *j)
 {
@@ -106,6 +140,7 @@ static double working_set_confidence(const struct plim__bench *j)
     if (trace->events.n <= 1) {
         return 0.6; /* growth cannot be seen */
     }
+    c -= backlog(j) ? 0.25 : 0;
     c -= j->d->complete ? 0 : 0.05;
     return j->d->sites.sites.n <= 1 ? c - 0.15 : c; /* and not told by its places */
 }
@@ -134,6 +169,14 @@ static const char *about_compaction(struct plim__bench *j, const struct plim__ca
 static void verdict_working_set(struct plim__bench *j, const struct plim__cause *causes, size_t n)
 {
     const struct plim_ledger *l = &j->d->set.ledger;
+    const struct plim_blame_row *b = backlog(j);
+    const char *rising =
+        b == NULL
+            ? ""
+            : plim_arena_sayf(j->arena,
+                              " Live bytes rose all along the record: at %s more is made than "
+                              "is freed (%u of %u), as with a queue whose reader is too slow.",
+                              b->site, b->allocs - b->frees, b->allocs);
     const char *others = plim_known(l->total)
                              ? ""
                              : " Whether others hold the rest of the device cannot be told without "
@@ -141,9 +184,9 @@ static void verdict_working_set(struct plim__bench *j, const struct plim__cause 
     set_verdict(j, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, working_set_confidence(j),
                 plim_arena_sayf(j->arena,
                                 "What must live at the same time does not fit: %s are live and %s "
-                                "more were asked for. %s%s",
+                                "more were asked for. %s%s%s",
                                 plim__say_bytes(j, l->allocated.bytes), request_text(j),
-                                about_compaction(j, causes, n), others));
+                                about_compaction(j, causes, n), rising, others));
 }
 
 /* Driver calls alone: the allocator was full, but of what? */

@@ -209,3 +209,99 @@ def graph_pools_of_many_models():
     for i in range(300):
         mem(100 + i % 13)
     return weights, graphs, mem(10000)
+
+
+@scene("leak", gpu="16GiB")
+@in_file("/home/user/search/batch.py")
+def exception_is_kept():
+    """A search for the largest batch keeps the last exception to report it, and with it the failed attempt."""
+    net = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(40)]).cuda()
+
+    def forward(n):
+        x = torch.randn(n, 4096, device="cuda")
+        return net(x)
+
+    n, kept = 65536, None
+    while n > 4096:
+        try:
+            return forward(n)
+        except torch.OutOfMemoryError as error:
+            kept = error
+            torch.cuda.empty_cache()
+        n //= 2
+    raise kept
+
+
+@scene("leak", gpu="16GiB")
+@in_file("/home/user/search/halves.py")
+def retry_inside_the_handler():
+    """A function that fails calls itself for the two halves while it still handles the failure."""
+    net = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(40)]).cuda()
+
+    def forward(n):
+        try:
+            x = torch.randn(n, 4096, device="cuda")
+            return net(x).sum()
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            if n < 128:
+                raise
+            return forward(n // 2) + forward(n // 2)
+
+    forward(60000)
+
+
+@scene("capacity", gpu="8GiB")
+@in_file("/home/user/search/batch.py")
+def halved_until_the_backward_pass_fails():
+    """Failures are handled as they should be; what fits forward does not fit backward."""
+    net = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(60)]).cuda()
+    n, out = 32768, None
+    while out is None:
+        try:
+            out = net(torch.randn(n, 4096, device="cuda"))
+        except torch.OutOfMemoryError:
+            pass
+        n //= 2
+    out.sum().backward()
+
+
+@scene("leak", gpu="24GiB", also=("capacity",), why="a list of losses that is summed at the end of many micro-batches")
+@in_file("/home/user/train/accumulate.py")
+def losses_are_summed_at_the_end():
+    """Each micro-batch's graph lives until its loss is used, and nothing else is freed meanwhile."""
+    net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(4096, 4096), torch.nn.ReLU())
+                                for _ in range(12)]).cuda()
+    losses = []
+    for _ in range(64):
+        x = torch.randn(2048, 4096, device="cuda")
+        losses.append(net(x).pow(2).mean())
+    torch.stack(losses).sum().backward()
+
+
+@scene("leak", gpu="8GiB")
+@in_file("/home/user/train/metrics.py")
+def one_metric_beside_one_temporary():
+    """Each round makes one large temporary, and keeps one tensor of 117 KiB."""
+    base, log = mem(5 * 1024), []
+    for i in range(30000):
+        work = mem(8 + (i * 13) % 40)
+        log.append(torch.empty(30000, device="cuda"))
+        del work
+    del base
+
+
+@scene("fragmentation", gpu="16GiB", also=("capacity",), why="holes of a full pool; the large request is rare")
+@in_file("/home/user/serve/pool.py")
+def full_pool_evicts_at_random():
+    """A pool at its limit replaces entries at random; now and then a large temporary is needed."""
+    torch.cuda.set_per_process_memory_fraction(0.9)
+    base, pool, dice, size = mem(5 * 1024), [], random.Random(2), 0
+    for i in range(3000):
+        pool.append(mem(dice.randint(8, 300)))
+        size += pool[-1].numel()
+        while size > 6 * GIB:
+            size -= pool.pop(dice.randrange(len(pool))).numel()
+        if i % 50 == 49:
+            mem(2200)
+    del base
