@@ -22,6 +22,7 @@ static const char *count_live(struct tally *t, const struct gate_slot *s)
     for (unsigned h = 0; h < GATE_HORIZONS; h++) {
         t->sums.forecast.mean[h] += s->forecast.mean[h];
         t->sums.forecast.var[h] += s->forecast.var[h];
+        t->sums.doubt[h] += s->doubt[h];
     }
     t->sums.peak += s->peak;
     t->sums.long_expected += s->is_long ? s->expected : 0;

@@ -42,11 +42,13 @@ static double expected(const struct gate *g, const struct gate_slot *more)
         mean += mean < held ? grown * mean / held : grown; /* of those that are alive then */
         mean *= sharing;
         double var = (double)f->var[h] * sharing;
+        double doubt = (double)g->head->sums.doubt[h] / GATE_FIXED * sharing;
         if (more) {
             mean += (double)more->forecast.mean[h] / GATE_FIXED;
             var += (double)more->forecast.var[h];
+            doubt += (double)more->doubt[h] / GATE_FIXED;
         }
-        double units = mean + margin * sqrt(var);
+        double units = mean + margin * sqrt(var + doubt * doubt);
         worst = units > worst ? units : worst;
     }
     return worst;

@@ -95,6 +95,12 @@ void gate__lengths_learn(struct gate_lengths *l, const struct gate_lengths *all,
     }
 }
 
+double gate__lengths_seen(const struct gate_lengths *l)
+{
+    double kept = 1 / (FORGETTING - 1);
+    return BORROWED + ((double)l->n < kept ? (double)l->n : kept);
+}
+
 double gate__lengths_alive(const struct gate_lengths *l, uint64_t length)
 {
     unsigned bin = bin_of(length);

@@ -76,10 +76,11 @@ struct gate_slot {
         backlog; /* prompt tokens before its first token when it was admitted, its own with them */
     uint64_t work; /* bytes; 0 when it has begun */
     struct gate_forecast forecast;
-    uint64_t told_ns; /* when it had what `generated` says */
-    uint32_t slope;   /* fixed */
-    uint32_t whole;   /* 1: its answer comes in one piece */
-    uint64_t pad[12];
+    uint64_t told_ns;              /* when it had what `generated` says */
+    uint32_t slope;                /* fixed */
+    uint32_t whole;                /* 1: its answer comes in one piece */
+    uint32_t doubt[GATE_HORIZONS]; /* fixed: how far its forecast may be off with all others */
+    uint64_t pad[4];
 };
 
 struct gate_process {
@@ -137,10 +138,11 @@ struct gate_pace {
 
 struct gate_sums {
     struct gate_forecast forecast;
-    uint64_t peak;       /* units */
-    uint64_t begun_held; /* units, of requests with a first token */
-    uint64_t told;       /* their told_ns, without the low GATE_MOMENT bits */
-    uint64_t slope;      /* theirs, fixed */
+    uint64_t doubt[GATE_HORIZONS]; /* fixed */
+    uint64_t peak;                 /* units */
+    uint64_t begun_held;           /* units, of requests with a first token */
+    uint64_t told;                 /* their told_ns, without the low GATE_MOMENT bits */
+    uint64_t slope;                /* theirs, fixed */
     uint64_t long_expected;
     uint64_t queued; /* tokens */
     uint64_t work;   /* bytes */
@@ -254,6 +256,8 @@ void gate__lengths_init(struct gate_lengths *l, double mean);
  * it. @mean: what lengths are before anything was learned. */
 void gate__lengths_learn(struct gate_lengths *l, const struct gate_lengths *all, double mean,
                          uint32_t length, bool ended);
+/** gate__lengths_seen() - answers that the curve rests on, the borrowed ones with them. */
+double gate__lengths_seen(const struct gate_lengths *l);
 /** gate__lengths_alive() - share of requests that get to `length`. From 0 to 1, falling. */
 double gate__lengths_alive(const struct gate_lengths *l, uint64_t length);
 /** gate__lengths_at() - the length that a share `below` of requests does not exceed. */

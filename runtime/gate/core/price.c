@@ -4,12 +4,15 @@
  *
  * The forecast of a request of age a (output tokens) at a horizon x is p u: it is alive with probability
  * p = S(a + x) / S(a), S being what its class has taught, and then holds u units for prompt + a + x tokens.
- * Its variance is p (1 - p) u^2. A request whose most tokens lie between two horizons counts at the later
+ * Its variance is p (1 - p) u^2. That is chance, which evens out over many requests. What is not known of S itself does not:
+ * from n answers p is known to a deviation of sqrt(p (1 - p) / (n + 1)), the same for all, so these add up as they are (doubt). A request whose most tokens lie between two horizons counts at the later
  * one with the part of the way that it goes. Samples share whole blocks of their prompt.
  * Source: blocks as vllm 0.33.0 v1/core/kv_cache_utils.py and v1/kv_cache_interface.py count them.
  */
 
 #include "ledger.h"
+
+#include <math.h>
 
 static uint64_t ceil_div(uint64_t n, uint64_t unit)
 {
@@ -83,9 +86,9 @@ static double to_units(const struct pricing *p, uint64_t output)
     return together + p->s->samples * each;
 }
 
-/* At one horizon: `p` is how likely a sample is alive. */
+/* At one horizon: `p` is how likely a sample is alive, `off` how far that may be off. */
 static void put(const struct pricing *pr, struct gate_slot *s, unsigned h, uint64_t output,
-                double p)
+                double p, double off)
 {
     double each;
     double together;
@@ -98,6 +101,7 @@ static void put(const struct pricing *pr, struct gate_slot *s, unsigned h, uint6
     double var = n > 1 ? n * p * (1 - p) * each * each : p * (1 - p) * alone * alone;
     s->forecast.mean[h] = (uint64_t)(mean * GATE_FIXED + 0.999);
     s->forecast.var[h] = (uint64_t)gate__clamp(var, 0, most * most);
+    s->doubt[h] = (uint32_t)(gate__clamp(off * (together + n * each), 0, most) * GATE_FIXED);
     if (s->forecast.mean[h] / GATE_FIXED > s->expected) {
         s->expected = (uint32_t)(s->forecast.mean[h] / GATE_FIXED);
     }
@@ -123,10 +127,12 @@ void gate__price(const struct gate *g, struct gate_slot *s)
     s->slope = soon_units > now_units ? (uint32_t)((soon_units - now_units) * GATE_FIXED) : 0;
     s->expected = 0;
     double now = s->known > 0 ? 1 : gate__lengths_alive(l, s->generated);
+    double seen = gate__lengths_seen(l) * now; /* answers that got so far */
     uint64_t before = s->generated;
     for (unsigned h = 0; h < GATE_HORIZONS; h++) {
         uint64_t at = (uint64_t)s->generated + gate_horizon[h];
         double alive = 1;
+        double off = 0;
         if (at > p.most) { /* the part of the way that it goes at most */
             alive = before < p.most ? (double)(p.most - before) / (double)(at - before) : 0;
             before = at;
@@ -135,9 +141,11 @@ void gate__price(const struct gate *g, struct gate_slot *s)
             before = at;
         }
         if (alive > 0 && h > 0 && s->known == 0) {
-            alive *= now > 1e-6 ? gate__clamp(gate__lengths_alive(l, at) / now, 0, 1) : 1;
+            double goes_on = now > 1e-6 ? gate__clamp(gate__lengths_alive(l, at) / now, 0, 1) : 1;
+            off = alive * sqrt(goes_on * (1 - goes_on) / (seen + 1));
+            alive *= goes_on;
         }
-        put(&p, s, h, at, alive);
+        put(&p, s, h, at, alive, off);
     }
 }
 

@@ -31,6 +31,7 @@ void gate__add(struct gate *g, struct gate_slot *s)
     for (unsigned h = 0; h < GATE_HORIZONS; h++) {
         sums->forecast.mean[h] += s->forecast.mean[h];
         sums->forecast.var[h] += s->forecast.var[h];
+        sums->doubt[h] += s->doubt[h];
     }
     sums->peak += s->peak;
     sums->long_expected += s->is_long ? s->expected : 0;
@@ -55,6 +56,7 @@ void gate__take_off(struct gate *g, struct gate_slot *s)
     for (unsigned h = 0; h < GATE_HORIZONS; h++) {
         sums->forecast.mean[h] -= s->forecast.mean[h];
         sums->forecast.var[h] -= s->forecast.var[h];
+        sums->doubt[h] -= s->doubt[h];
     }
     sums->peak -= s->peak;
     sums->long_expected -= s->is_long ? s->expected : 0;
