@@ -3,6 +3,8 @@
 
 #include "gate_bench.h"
 
+#include <math.h>
+
 #define MS UINT64_C(1000000)
 
 static struct plimsoll_gate_config paged(uint64_t blocks)
@@ -325,6 +327,42 @@ static void answers_in_one_piece_teach_the_pace_where_there_are_no_others(void *
     assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
     assert_int_equal(state_of(&b).held_units, 16); /* 160 and 81 */
     release(&b, id, 80, PLIMSOLL_GATE_STOPPED);
+    end(&b);
+}
+
+/* How many requests of 110 and at most 350 tokens fit at once; all are over afterwards. */
+static unsigned room_for(struct bench *b)
+{
+    uint64_t ids[400];
+    unsigned n = 0;
+    struct plimsoll_gate_request r = {.prompt_tokens = 110, .max_tokens = 350};
+    while (n < 400 && (ids[n] = ask(b, r).id) != 0) {
+        n++;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        release(b, ids[i], 0, PLIMSOLL_GATE_CANCELLED);
+    }
+    return n;
+}
+
+static void what_little_experience_leaves_open_is_kept_free(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(400);
+    begin(&b, &c);
+    unsigned fresh = room_for(&b);
+    assert_true(fresh >= 400 / 29); /* of at most 29 blocks each */
+    for (unsigned i = 0; i < 1000;
+         i++) { /* answers of just the lengths that were guessed at the start */
+        double q = (i + 0.5) / 1000;
+        double length = 1024 * (1 / sqrt(sqrt(q)) - 1);
+        uint64_t id = ask(&b, (struct plimsoll_gate_request){.prompt_tokens = 16}).id;
+        release(&b, id, length < 1 ? 1 : (uint32_t)length, PLIMSOLL_GATE_STOPPED);
+    }
+    unsigned sure = room_for(&b);
+    assert_true(sure * 10 >= fresh * 11);
+    assert_true(sure < 400 / 8); /* they need eight when they begin */
     end(&b);
 }
 
@@ -707,6 +745,7 @@ int main(void)
         cmocka_unit_test(a_request_counts_as_going_on_between_two_reports),
         cmocka_unit_test(an_answer_in_one_piece_begins_when_its_first_token_is_due),
         cmocka_unit_test(answers_in_one_piece_teach_the_pace_where_there_are_no_others),
+        cmocka_unit_test(what_little_experience_leaves_open_is_kept_free),
         cmocka_unit_test(a_budget_holds_and_a_share_binds_only_when_others_want_theirs),
         cmocka_unit_test(unimportant_requests_are_the_first_to_be_refused),
         cmocka_unit_test(long_requests_get_their_part_and_short_ones_keep_flowing),
