@@ -269,7 +269,7 @@ struct plimsoll_gate_figures {
     uint32_t reserved;
     double usage;            /* share of the pool in use (vllm:kv_cache_usage_perc) */
     uint64_t preempted;      /* so far (vllm:num_preemptions_total) */
-    uint64_t headroom_bytes; /* of the device, for workspace */
+    uint64_t headroom_bytes; /* of the device, for workspace; true for 30 s */
     double stranded;         /* stranded / reserved bytes of the allocator */
     uint64_t engine;         /* changes when the engine was started anew (start time, pid) */
 };
@@ -403,7 +403,10 @@ PLIMSOLL_GATE_API int plimsoll_gate_observe(struct plimsoll_gate *gate,
                                             uint64_t now_ns);
 
 /** plimsoll_gate_oom() - the server ran out of memory on such a request. @wanted: bytes of the allocation that
- * failed, 0: not known. Its kind of request is priced higher from now on. Returns 0, BUSY. */
+ * failed, 0: not known. Its kind of request is priced higher from now on; where no headroom is told, what it was
+ * priced at is more than there is. @request: NULL: it is not known which: the heaviest of those that had no token
+ * yet, now or when they failed within the last minute. Such a report within a minute of another says nothing new.
+ * Cost with NULL: O(reservations). Returns 0, UNKNOWN (nothing new), BUSY. */
 PLIMSOLL_GATE_API int plimsoll_gate_oom(struct plimsoll_gate *gate,
                                         const struct plimsoll_gate_request *request,
                                         uint64_t wanted, uint64_t now_ns);

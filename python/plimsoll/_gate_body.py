@@ -12,9 +12,8 @@ import json
 import re
 from typing import Any, List, Optional, Tuple
 
-# Tokens that a chat template puts around each message, and around all of them; those of one picture when its size
-# is not known (the largest tile count of common models; drift corrects it).
-MESSAGE_TOKENS, CHAT_TOKENS, IMAGE_TOKENS = 6, 8, 1024
+# Tokens that a chat template puts around each message, and around all of them.
+MESSAGE_TOKENS, CHAT_TOKENS = 6, 8
 MOST = 1 << 31
 
 
@@ -24,7 +23,7 @@ class Asked:
 
     text_bytes: int = 0
     tokens: int = 0
-    images: int = 0
+    parts: int = 0  # pictures, videos and sounds
     max_tokens: int = 0  # 0: not said
     samples: int = 1
     prompts: int = 1
@@ -69,7 +68,7 @@ def _add_content(asked: Asked, content: Any) -> None:
             continue
         kind = str(part.get("type", ""))
         if "image" in kind or "video" in kind or "audio" in kind:
-            asked.images += 1
+            asked.parts += 1
         for key in ("text", "content", "output"):
             if isinstance(part.get(key), (str, list)):
                 _add_content(asked, part[key])
@@ -182,7 +181,7 @@ class TokenRate:
         return min(MOST, asked.tokens + int(asked.text_bytes * rate) + 1)
 
     def learn(self, asked: Asked, prompt_tokens: int) -> None:
-        if asked.text_bytes < 64 or asked.images or prompt_tokens <= asked.tokens:
+        if asked.text_bytes < 64 or asked.parts or prompt_tokens <= asked.tokens:
             return
         rate = (prompt_tokens - asked.tokens) / asked.text_bytes
         if rate > 1.5:  # somebody else's text: a template with a long system prompt

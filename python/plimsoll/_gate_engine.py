@@ -40,6 +40,7 @@ class Page:
     preempted: Optional[float] = None
     capacity_tokens: int = 0
     block_tokens: int = 0
+    profiles: bool = False  # it ran its largest step before it took the memory for its cache
 
 
 def read_page(body: bytes) -> Page:
@@ -55,6 +56,7 @@ def read_page(body: bytes) -> Page:
     if found.get("usage"):
         page.usage = min(1.0, max(0.0, sum(found["usage"]) / len(found["usage"])))
     page.capacity_tokens = int(sum(found.get("capacity", ())))
+    page.profiles = b"vllm:" in body
     for labels in _CACHE.findall(body):
         facts = dict(_LABEL.findall(labels))
         block, blocks = facts.get(b"block_size", b""), facts.get(b"num_gpu_blocks", b"")
@@ -107,16 +109,26 @@ async def ask(app: App, like: Scope, method: str, path: str, body: bytes = b"", 
     return status, b"".join(pieces)
 
 
-async def ask_length(app: App, like: Scope, headers: Headers) -> int:
-    """Most tokens of one request by /v1/models, 0: not told. headers: the client's own key."""
+async def _models(app: App, like: Scope, headers: Headers) -> List[Dict[str, Any]]:
+    """What /v1/models lists. headers: the client's own key."""
     status, body = await ask(app, like, "GET", "/v1/models", headers=headers)
-    if status != 200:
-        return 0
     try:
-        lengths = [model.get("max_model_len") or 0 for model in json.loads(body)["data"]]
-        return max(int(n) for n in lengths)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return 0
+        data = json.loads(body)["data"] if status == 200 else []
+        return [model for model in data if isinstance(model, dict)]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return []
+
+
+async def ask_length(app: App, like: Scope, headers: Headers) -> int:
+    """Most tokens of one request by /v1/models, 0: not told."""
+    lengths = [model.get("max_model_len") for model in await _models(app, like, headers)]
+    return max((n for n in lengths if isinstance(n, int) and n > 0), default=0)
+
+
+async def ask_model(app: App, like: Scope, headers: Headers) -> str:
+    """Folder or name of the model by /v1/models, "": not told."""
+    names = [model.get("root") or model.get("id") for model in await _models(app, like, headers)]
+    return next((name for name in names if isinstance(name, str)), "")
 
 
 async def ask_tokens(app: App, like: Scope, body: bytes, headers: Headers) -> int:

@@ -34,6 +34,10 @@ def _ratio(text: str) -> float:
     return value
 
 
+def _bytes_or_model(text: str) -> int:
+    return -1 if text == "model" else read_size(text)
+
+
 def _paths(text: str) -> Tuple[str, ...]:
     paths = tuple(part.strip() for part in text.split(",") if part.strip())
     if not paths or any(not path.startswith("/") for path in paths):
@@ -72,6 +76,22 @@ class GateSettings:
     capacity_tokens: int = setting(0, read_count, "tokens that the KV pool has room for; 0: ask the engine")
     block_tokens: int = setting(0, read_count, "tokens of a block of it; 0: ask the engine, else 16")
     max_length: int = setting(0, read_count, "most tokens of one request; 0: ask the engine")
+    model: str = setting("", str, "config.json of the model, its folder or its name, for prices of workspace; empty: "
+                                  "what /v1/models says, where its files are here; `none`: no arithmetic")
+    step_tokens: int = setting(0, read_count, "prompt tokens that the engine computes in a step at most "
+                                              "(max_num_batched_tokens, chunked_prefill_size); 0: whole prompts")
+    work_token: int = setting(-1, _bytes_or_model, "workspace for each prompt token of a step; `model`: by its "
+                                                   "arithmetic, and 0 where the engine has run its largest step already "
+                                                   "(vLLM)", "model")
+    work_part: int = setting(-1, _bytes_or_model, "workspace for each picture, video or sound while it is encoded; `model`: "
+                                                  "likewise", "model")
+    work_row: int = setting(-1, _bytes_or_model, "workspace for each prompt token whose log-probability is asked; `model`: "
+                                                 "by its arithmetic", "model")
+    work_room: int = setting(0, read_size, "memory for workspace while nobody tells what the device has free; 0: not "
+                                           "judged until memory has run out")
+    part_tokens: int = setting(1024, read_count, "tokens that a picture, video or sound counts as", "1024")
+    stranded: float = setting(0.0, read_seconds, "share of the allocator's memory stranded, and not getting less, at which "
+                                                 "the breaker trips; 0: never")
     body: int = setting(64 << 20, read_size, "longest body of a request; longer ones get 413", "64MiB")
     trust: bool = setting(False, is_on, "believe the headers x-plimsoll-class and x-plimsoll-priority, and `priority` "
                                         "in bodies: only behind a proxy that sets them", "0")

@@ -24,6 +24,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import _gate_body as body_of
 from . import _gate_engine as engine_of
 from . import _gate_ledger as ledger_of
+from . import _gate_model as model_of
 from ._gate_engine import App, Headers, Message, Receive, Scope, Send
 from ._gate_settings import GateSettings
 
@@ -151,10 +152,11 @@ class Middleware:
                 self._rate.learn(asked, tokens)
         elif self.settings.tokenizer:
             tokens = await self._tokenized(body, asked)
+        shown = min(asked.parts * self.settings.part_tokens, body_of.MOST)
         if not tokens:
-            tokens = self._rate.tokens(asked) + asked.images * body_of.IMAGE_TOKENS
+            tokens = self._rate.tokens(asked) + shown
         request = ledger_of.Request(prompt_tokens=min(tokens, body_of.MOST), samples=asked.samples * asked.prompts,
-                                    image_tokens=asked.images * body_of.IMAGE_TOKENS)
+                                    image_tokens=shown)
         if asked.prompts > 1:  # each has its own prompt: nothing of it is shared
             request.prompt_tokens = -(-request.prompt_tokens // asked.prompts)
         request.max_tokens = asked.max_tokens
@@ -298,6 +300,7 @@ class Middleware:
         config.groups[0] = ledger_of.Group(block, 0, 1, 0)
         config.max_length = length
         s = self.settings
+        await self._price_work(config, scope, page)
         config.policy = ledger_of.POLICIES.index(s.policy)
         config.lease_ns, config.stale_ns = _ns(s.lease), _ns(s.stale if s.scrape > 0 else 0)
         config.first_token_ns, config.token_ns = _ns(s.first_token), _ns(s.token)
@@ -309,6 +312,21 @@ class Middleware:
         self._keeper = asyncio.get_running_loop().create_task(self._keep(scope))
         log.info("ledger %s: %d blocks of %d tokens, requests of at most %d tokens, policy %s", self.ledger.path,
                  config.capacity_units, block, length, s.policy)
+
+    async def _price_work(self, config: ledger_of.Config, scope: Scope, page: engine_of.Page) -> None:
+        """Prices of workspace: chosen, or by the model's arithmetic."""
+        s = self.settings
+        name = s.model or await engine_of.ask_model(self.app, scope, _credentials(scope))
+        found = model_of.find_config(name, os.environ) if name and name != "none" else None
+        by_model = model_of.prices(found) if found else model_of.Prices()
+        if page.profiles:  # its cache was sized beside its largest step
+            by_model = dataclasses.replace(by_model, token=0, picture=0)
+        part = by_model.picture if s.work_part < 0 else s.work_part
+        config.work_token_bytes = by_model.token if s.work_token < 0 else s.work_token
+        config.work_image_bytes = -(-part // max(1, s.part_tokens))
+        config.work_row_bytes = by_model.row if s.work_row < 0 else s.work_row
+        config.work_limit_bytes, config.step_tokens = s.work_room, min(s.step_tokens, body_of.MOST)
+        config.stranded_limit = s.stranded
 
     async def _look(self, scope: Scope) -> engine_of.Page:
         """The engine's metrics; empty when it does not tell them."""

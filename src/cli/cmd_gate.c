@@ -44,6 +44,11 @@ enum plim_status plim_cmd_gate(struct plim_cli *cli, const struct plim_opts_gate
                                         .lease_ns = opts->lease.value,
                                         .authz_lease_ns = opts->authz_lease.value,
                                         .waiters = (uint32_t)opts->queue.value,
+                                        .work_token = opts->work_token.value,
+                                        .work_image = opts->work_image.value,
+                                        .work_row = opts->work_row.value,
+                                        .work_room = opts->work_room.value,
+                                        .step_tokens = (uint32_t)opts->step_tokens.value,
                                         .fail_open = plim_cli_is(opts->fail, "open"),
                                         .steps = opts->steps.value,
                                         .tell = tell};
@@ -56,7 +61,8 @@ enum plim_status plim_cmd_gate(struct plim_cli *cli, const struct plim_opts_gate
         return PLIM_E_USAGE;
     }
     if (opts->block_tokens.value > UINT32_MAX || opts->max_length.value > UINT32_MAX ||
-        opts->max_requests.value > UINT32_MAX || opts->queue.value > UINT32_MAX) {
+        opts->max_requests.value > UINT32_MAX || opts->queue.value > UINT32_MAX ||
+        opts->step_tokens.value > UINT32_MAX) {
         return plim__fail(err, PLIM_E_USAGE, "a number is too large");
     }
     cli->sent = true;

@@ -503,6 +503,16 @@
     X(S, authz_lease, DURATION, "authz-lease", 0, "TIME", NULL,                                    \
       "the same for those made at /authz (default 10s)")                                           \
     X(S, queue, COUNT, "queue", 0, "N", NULL, "most requests that may wait (default: none)")       \
+    X(S, work_token, SIZE, "work-token", 0, "SIZE", NULL,                                          \
+      "workspace for each prompt token of a step")                                                 \
+    X(S, work_image, SIZE, "work-image", 0, "SIZE", NULL,                                          \
+      "workspace for each token of a picture while it is encoded")                                 \
+    X(S, work_row, SIZE, "work-row", 0, "SIZE", NULL,                                              \
+      "workspace for each prompt token whose log-probability is asked")                            \
+    X(S, work_room, SIZE, "work-room", 0, "SIZE", NULL,                                            \
+      "memory for workspace while nobody tells what the device has free")                          \
+    X(S, step_tokens, COUNT, "step-tokens", 0, "N", NULL,                                          \
+      "prompt tokens that the engine computes in a step at most")                                  \
     X(S, fail, CHOICE, "fail", 0, "open|closed", "closed",                                         \
       "what happens to requests while the gate cannot decide")                                     \
     X(S, steps, COUNT, "steps", 0, "N", NULL, "end after so many seconds (default: never)")

@@ -60,23 +60,43 @@ static void say_decision(struct plim_http_answer *answer, const struct plimsoll_
     plim_jsonw_end(&w);
 }
 
+/* A body that tells of a request. */
+static enum plim_status read_asked(struct plim__gate *g, const struct plim_http_request *request,
+                                   bool with_bytes, struct plim__gate_asked *out,
+                                   struct plim_err *err)
+{
+    PLIM_TRY(check_json(g, request, err));
+    enum plim_status st = plim__gate_read_request(request->body, with_bytes, out, err);
+    if (st != PLIM_OK) {
+        count(g, PLIM_GATE_COUNT_BAD);
+    }
+    return st;
+}
+
+static enum plim_status need_prompt(struct plim__gate *g, const struct plim__gate_asked *asked,
+                                    struct plim_err *err)
+{
+    if (asked->request.prompt_tokens == 0) {
+        count(g, PLIM_GATE_COUNT_BAD);
+        return plim__fail(err, PLIM_E_USAGE, "\"prompt_tokens\" is missing");
+    }
+    return PLIM_OK;
+}
+
 PLIM__GATE_HANDLER(admit)
 {
     struct plim__gate *g = self;
-    struct plimsoll_gate_request wanted = {0};
+    struct plim__gate_asked asked;
     struct plimsoll_gate_decision d;
-    char class_name[PLIMSOLL_GATE_NAME];
-    PLIM_TRY(check_json(g, request, err));
-    if (plim__gate_read_request(request->body, &wanted, class_name, err) != PLIM_OK) {
-        count(g, PLIM_GATE_COUNT_BAD);
-        return PLIM_E_USAGE;
-    }
+    PLIM_TRY(read_asked(g, request, false, &asked, err));
+    PLIM_TRY(need_prompt(g, &asked, err));
     count(g, PLIM_GATE_COUNT_ADMITS);
-    wanted.flags |= PLIMSOLL_GATE_BY_LEASE; /* it runs in the engine, not here */
-    if (class_name[0] != '\0' && atomic_load(&g->open)) {
-        wanted.class_id = plimsoll_gate_class(plim__gate_ledger(g), class_name, plim_mono_ns());
+    asked.request.flags |= PLIMSOLL_GATE_BY_LEASE; /* it runs in the engine, not here */
+    if (asked.class_name[0] != '\0' && atomic_load(&g->open)) {
+        asked.request.class_id =
+            plimsoll_gate_class(plim__gate_ledger(g), asked.class_name, plim_mono_ns());
     }
-    plim__gate_judge(g, &wanted, &d);
+    plim__gate_judge(g, &asked.request, &d);
     say_decision(answer, &d);
     return PLIM_OK;
 }
@@ -185,15 +205,44 @@ PLIM__GATE_HANDLER(poll)
     return PLIM_OK;
 }
 
+/* ---- what teaches prices of workspace ---- */
+
 PLIM__GATE_HANDLER(oom)
 {
     struct plim__gate *g = self;
-    struct plimsoll_gate_request failed = {0};
-    char class_name[PLIMSOLL_GATE_NAME];
-    PLIM_TRY(check_json(g, request, err));
-    PLIM_TRY(plim__gate_read_request(request->body, &failed, class_name, err));
+    struct plim__gate_asked failed;
+    PLIM_TRY(read_asked(g, request, true, &failed, err));
     PLIM_TRY(check_open(g, err));
-    return settled(plimsoll_gate_oom(plim__gate_ledger(g), &failed, 0, plim_mono_ns()), 0, answer,
+    bool known = failed.request.prompt_tokens > 0;
+    int code = plimsoll_gate_oom(plim__gate_ledger(g), known ? &failed.request : NULL,
+                                 failed.bytes == UINT64_MAX ? 0 : failed.bytes, plim_mono_ns());
+    return settled(code == PLIMSOLL_GATE_UNKNOWN ? PLIMSOLL_GATE_OK : code, 0, answer, err);
+}
+
+PLIM__GATE_HANDLER(worked)
+{
+    struct plim__gate *g = self;
+    struct plim__gate_asked served;
+    PLIM_TRY(read_asked(g, request, true, &served, err));
+    PLIM_TRY(need_prompt(g, &served, err));
+    if (served.bytes == UINT64_MAX) {
+        count(g, PLIM_GATE_COUNT_BAD);
+        return plim__fail(err, PLIM_E_USAGE, "\"bytes\" is missing");
+    }
+    PLIM_TRY(check_open(g, err));
+    return settled(
+        plimsoll_gate_worked(plim__gate_ledger(g), &served.request, served.bytes, plim_mono_ns()),
+        0, answer, err);
+}
+
+PLIM__GATE_HANDLER(figures)
+{
+    struct plim__gate *g = self;
+    struct plimsoll_gate_figures told;
+    PLIM_TRY(check_json(g, request, err));
+    PLIM_TRY(plim__gate_read_figures(request->body, &told, err));
+    PLIM_TRY(check_open(g, err));
+    return settled(plimsoll_gate_observe(plim__gate_ledger(g), &told, plim_mono_ns()), 0, answer,
                    err);
 }
 

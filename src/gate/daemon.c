@@ -30,6 +30,8 @@ static const struct plim_http_route routes[] = {
     {"POST", "/v1/extend", plim__gate_extend, 0, BODY_LIMIT},
     {"POST", "/v1/release", plim__gate_release, 0, BODY_LIMIT},
     {"POST", "/v1/oom", plim__gate_oom, 0, BODY_LIMIT},
+    {"POST", "/v1/worked", plim__gate_worked, 0, BODY_LIMIT},
+    {"POST", "/v1/figures", plim__gate_figures, 0, BODY_LIMIT},
     {"POST", "/v1/drain", plim__gate_drain, PLIM_HTTP_MUTATES, BODY_LIMIT},
     {"GET", "/v1/pressure", plim__gate_pressure, 0, 0},
     {"GET", "/metrics", plim__gate_scrape, 0, 0},
@@ -73,6 +75,11 @@ static void fill_config(const struct plim_gate_options *o, uint64_t capacity_tok
     c->policy = o->policy;
     c->first_token_ns = o->first_token_ns;
     c->token_ns = o->token_ns;
+    c->work_token_bytes = o->work_token;
+    c->work_image_bytes = o->work_image;
+    c->work_row_bytes = o->work_row;
+    c->work_limit_bytes = o->work_room;
+    c->step_tokens = o->step_tokens;
     c->waiters = (uint32_t)plim_min_u64(o->waiters, PLIMSOLL_GATE_WAIT_MAX);
     c->stale_ns = o->n_engines > 0 ? 15 * PLIM_SECOND_NS : 0;
     if (o->lease_ns > 0) {

@@ -44,7 +44,13 @@ struct plim_gate_options {
     uint64_t first_token_ns, token_ns; /* targets; 0: not guarded */
     uint64_t lease_ns;                 /* 0: a minute */
     uint64_t authz_lease_ns;           /* 0: ten seconds */
-    uint32_t waiters;                  /* requests that may wait; 0: none */
+    uint64_t work_token, work_image,
+        work_row; /* workspace: bytes for each prompt token of a step, token
+                                                  of a picture, prompt token with log-probability */
+    uint64_t
+        work_room; /* memory for it while nobody tells what the device has free; 0: not judged */
+    uint32_t step_tokens; /* prompt tokens of a step at most; 0: whole prompts */
+    uint32_t waiters;     /* requests that may wait; 0: none */
     bool fail_open;
     uint64_t steps;                            /* end after so many seconds; 0: never. For tests */
     void (*tell)(void *arg, const char *text); /* a line for the log; not NULL */

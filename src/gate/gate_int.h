@@ -55,11 +55,21 @@ bool plim__gate_ready(struct plim__gate *g, const char **why);
 
 /* ---- answers (json.c) ---- */
 
-/** plim__gate_read_request() - the body of /v1/admit. @class_name: "" when it has none.
+/* A request that somebody asks or tells about. */
+struct plim__gate_asked {
+    struct plimsoll_gate_request request;
+    char class_name[PLIMSOLL_GATE_NAME]; /* "" when it has none */
+    uint64_t bytes;                      /* of workspace; UINT64_MAX: not said */
+};
+
+/** plim__gate_read_request() - a body as of /v1/admit. @with_bytes: it may have the key "bytes" too.
  * Errors: PLIM_E_USAGE. */
-PLIM_MUST_USE enum plim_status plim__gate_read_request(struct plim_str body,
-                                                       struct plimsoll_gate_request *out,
-                                                       char class_name[PLIMSOLL_GATE_NAME],
+PLIM_MUST_USE enum plim_status plim__gate_read_request(struct plim_str body, bool with_bytes,
+                                                       struct plim__gate_asked *out,
+                                                       struct plim_err *err);
+/** plim__gate_read_figures() - what a monitor says: the body of /v1/figures. Errors: PLIM_E_USAGE. */
+PLIM_MUST_USE enum plim_status plim__gate_read_figures(struct plim_str body,
+                                                       struct plimsoll_gate_figures *out,
                                                        struct plim_err *err);
 void plim__gate_write_decision(struct plim_jsonw *w, const struct plimsoll_gate_decision *decision);
 void plim__gate_write_state(struct plim_jsonw *w, const struct plim__gate *g,
@@ -83,6 +93,8 @@ PLIM__GATE_HANDLER(poll);
 PLIM__GATE_HANDLER(extend);
 PLIM__GATE_HANDLER(release);
 PLIM__GATE_HANDLER(oom);
+PLIM__GATE_HANDLER(worked);
+PLIM__GATE_HANDLER(figures);
 PLIM__GATE_HANDLER(pressure);
 PLIM__GATE_HANDLER(drain);
 PLIM__GATE_HANDLER(scrape);

@@ -67,30 +67,69 @@ static enum plim_status read_key(const char *key, const json_t *value,
                 : plim__fail(err, PLIM_E_USAGE, "\"%.40s\" has no value of its kind", key);
 }
 
-enum plim_status plim__gate_read_request(struct plim_str body, struct plimsoll_gate_request *out,
-                                         char class_name[PLIMSOLL_GATE_NAME], struct plim_err *err)
+static enum plim_status read_bytes(const json_t *value, uint64_t *out, struct plim_err *err)
+{
+    json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (n < 0) {
+        return plim__fail(err, PLIM_E_USAGE, "bytes are a whole number");
+    }
+    *out = (uint64_t)n;
+    return PLIM_OK;
+}
+
+enum plim_status plim__gate_read_request(struct plim_str body, bool with_bytes,
+                                         struct plim__gate_asked *out, struct plim_err *err)
 {
     json_error_t e = {0};
     json_t *root = json_loadb(body.p, body.n, JSON_REJECT_DUPLICATES, &e);
     enum plim_status st = json_is_object(root)
                               ? PLIM_OK
                               : plim__fail(err, PLIM_E_USAGE, "no JSON object: %s", e.text);
-    struct plimsoll_gate_request request = {0};
+    struct plim__gate_asked asked = {.bytes = UINT64_MAX};
     const char *key;
     json_t *value;
-    class_name[0] = '\0';
     json_object_foreach(root, key, value)
     {
-        if (st == PLIM_OK) {
-            st = read_key(key, value, &request, class_name, err);
+        if (st == PLIM_OK && with_bytes && strcmp(key, "bytes") == 0) {
+            st = read_bytes(value, &asked.bytes, err);
+        } else if (st == PLIM_OK) {
+            st = read_key(key, value, &asked.request, asked.class_name, err);
         }
-    }
-    if (st == PLIM_OK && request.prompt_tokens == 0) {
-        st = plim__fail(err, PLIM_E_USAGE, "\"prompt_tokens\" is missing");
     }
     json_decref(root);
     if (st == PLIM_OK) {
-        *out = request;
+        *out = asked;
+    }
+    return st;
+}
+
+enum plim_status plim__gate_read_figures(struct plim_str body, struct plimsoll_gate_figures *out,
+                                         struct plim_err *err)
+{
+    json_error_t e = {0};
+    json_t *root = json_loadb(body.p, body.n, JSON_REJECT_DUPLICATES, &e);
+    json_t *headroom = NULL;
+    json_t *stranded = NULL;
+    struct plimsoll_gate_figures f = {0};
+    enum plim_status st = PLIM_OK;
+    if (root == NULL || json_unpack_ex(root, &e, JSON_STRICT, "{s?o, s?o}", "headroom_bytes",
+                                       &headroom, "stranded", &stranded) != 0) {
+        st = plim__fail(err, PLIM_E_USAGE, "%s", e.text);
+    }
+    if (st == PLIM_OK && headroom != NULL) {
+        f.has |= PLIMSOLL_GATE_HAS_HEADROOM;
+        st = read_bytes(headroom, &f.headroom_bytes, err);
+    }
+    if (st == PLIM_OK && stranded != NULL) {
+        f.has |= PLIMSOLL_GATE_HAS_STRANDED;
+        f.stranded = json_number_value(stranded);
+        if (!json_is_number(stranded) || f.stranded < 0 || f.stranded > 1) {
+            st = plim__fail(err, PLIM_E_USAGE, "\"stranded\" is no share from 0 to 1");
+        }
+    }
+    json_decref(root);
+    if (st == PLIM_OK) {
+        *out = f;
     }
     return st;
 }

@@ -241,7 +241,7 @@ static void starting(struct plim__run *r)
 /* Stranded above the share for ten minutes, at a time when restarts are welcome. */
 static bool wants_restart(struct plim__run *r)
 {
-    if (!(r->options->stranded > 0) || plim__run_stranded(r) < r->options->stranded) {
+    if (!(r->options->stranded > 0) || r->room.stranded < r->options->stranded) {
         r->stranded_since_ns = 0;
         return false;
     }
@@ -283,7 +283,7 @@ static void serving(struct plim__run *r)
         plim__run_enter(r, PLIM__PHASE_DRAINING);
     } else if (wants_restart(r)) {
         plim__run_tell(r, "%.0f %% of reserved memory is stranded: a planned restart",
-                       plim__run_stranded(r) * 100);
+                       r->room.stranded * 100);
         plim__run_enter(r, PLIM__PHASE_DRAINING);
     } else if (r->ooms > 0) {
         r->good_since_ns = r->now_ns;

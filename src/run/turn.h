@@ -4,6 +4,7 @@
 
 /* The supervisor's state, and what its files do with it. */
 
+#include "observe/room.h"
 #include "run/run_int.h"
 
 #include <plimsoll/gate.h>
@@ -41,6 +42,7 @@ struct plim__run {
     struct plim__start_lock lock;
     struct plim_collector *collector;
     struct plim_observation seen;
+    struct plim_room room; /* of what was seen, for the processes of this turn */
     struct plimsoll_gate ledger;
     bool ledger_open;
     enum plim__phase phase;
@@ -64,14 +66,10 @@ struct plim__run {
 void plim__run_tell(const struct plim__run *r, const char *fmt, ...) PLIM_PRINTF(2, 3);
 void plim__run_enter(struct plim__run *r, enum plim__phase phase);
 
-/** plim__run_look() - take an observation: members, failures for want of memory. */
+/** plim__run_look() - take an observation: members, their room, failures for want of memory. */
 void plim__run_look(struct plim__run *r);
 /** plim__run_cleared() - no member is listed on a device any more. */
 bool plim__run_cleared(const struct plim__run *r);
-/** plim__run_stranded() - share of reserved bytes that is stranded in this command's allocators, the worst; below 0:
- * not known. */
-double plim__run_stranded(const struct plim__run *r);
-
 /** plim__run_drain() - nothing new, or again, by the gate's ledger. */
 void plim__run_drain(struct plim__run *r, bool on);
 /** plim__run_in_flight() - requests in the ledger; 0 when there is none. @breaker: it tripped. */

@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-static bool is_member(const struct plim__run *r, uint32_t pid)
+static bool is_member(const void *run, uint32_t pid)
 {
+    const struct plim__run *r = run;
     for (size_t i = 0; i < r->n_members; i++) {
         if (r->member[i] == pid) {
             return true;
@@ -38,6 +39,39 @@ static void take_silence(struct plim__run *r)
     }
 }
 
+static bool open_ledger(struct plim__run *r)
+{
+    if (r->ledger_open && plimsoll_gate_replaced(&r->ledger, r->options->ledger)) {
+        plimsoll_gate_close(&r->ledger, r->now_ns); /* the turn has another configuration */
+        r->ledger_open = false;
+    }
+    if (!r->ledger_open && r->options->ledger != NULL) {
+        r->ledger_open =
+            plimsoll_gate_open(&r->ledger, r->options->ledger, NULL, r->now_ns) == PLIMSOLL_GATE_OK;
+    }
+    return r->ledger_open;
+}
+
+/* The gate learns the price of the request that was at work. @wanted: bytes, 0: not known. */
+static void teach(struct plim__run *r, uint64_t wanted)
+{
+    if (open_ledger(r)) {
+        (void)plimsoll_gate_oom(&r->ledger, NULL, wanted, r->now_ns);
+    }
+}
+
+/* What is free for workspace goes to the gate, which cannot look at devices itself. */
+static void tell_room(struct plim__run *r)
+{
+    struct plimsoll_gate_figures f = {.headroom_bytes = r->room.headroom,
+                                      .stranded = r->room.stranded};
+    f.has |= r->room.headroom != UINT64_MAX ? PLIMSOLL_GATE_HAS_HEADROOM : 0;
+    f.has |= r->room.stranded >= 0 ? PLIMSOLL_GATE_HAS_STRANDED : 0;
+    if (f.has != 0 && r->phase == PLIM__PHASE_SERVING && open_ledger(r)) {
+        (void)plimsoll_gate_observe(&r->ledger, &f, r->now_ns);
+    }
+}
+
 void plim__run_look(struct plim__run *r)
 {
     struct plim_err err = {0};
@@ -53,11 +87,14 @@ void plim__run_look(struct plim__run *r)
         take_member(r, r->seen.allocators.items[i].pid);
     }
     take_silence(r);
+    r->room = plim_room_of(&r->seen, is_member, r);
+    tell_room(r);
     for (size_t i = 0; i < r->seen.happenings.n; i++) {
         const struct plim_happening *h = &r->seen.happenings.items[i];
         bool bundle = h->kind == PLIM_HAPPENED_INCIDENT && strstr(h->text, "-oom-") != NULL;
         if (bundle || (h->kind == PLIM_HAPPENED_OOM && is_member(r, h->pid))) {
             r->ooms++;
+            teach(r, bundle ? 0 : h->value);
             plim__run_tell(r, "memory ran out: %s", h->text[0] ? h->text : "no more is known");
         }
     }
@@ -73,38 +110,7 @@ bool plim__run_cleared(const struct plim__run *r)
     return true;
 }
 
-double plim__run_stranded(const struct plim__run *r)
-{
-    const uint64_t both =
-        UINT64_C(1) << PLIM_ALLOCATOR_INACTIVE_SPLIT | UINT64_C(1) << PLIM_ALLOCATOR_RESERVED;
-    double worst = -1;
-    for (size_t i = 0; i < r->seen.allocators.n; i++) {
-        const struct plim_allocator_now *a = &r->seen.allocators.items[i];
-        if (!is_member(r, a->pid) || a->stale || (a->valid & both) != both ||
-            a->figure[PLIM_ALLOCATOR_RESERVED] == 0) {
-            continue;
-        }
-        double share = (double)a->figure[PLIM_ALLOCATOR_INACTIVE_SPLIT] /
-                       (double)a->figure[PLIM_ALLOCATOR_RESERVED];
-        worst = share > worst ? share : worst;
-    }
-    return worst;
-}
-
 /* ---- the gate ---- */
-
-static bool open_ledger(struct plim__run *r)
-{
-    if (r->ledger_open && plimsoll_gate_replaced(&r->ledger, r->options->ledger)) {
-        plimsoll_gate_close(&r->ledger, r->now_ns); /* the turn has another configuration */
-        r->ledger_open = false;
-    }
-    if (!r->ledger_open && r->options->ledger != NULL) {
-        r->ledger_open =
-            plimsoll_gate_open(&r->ledger, r->options->ledger, NULL, r->now_ns) == PLIMSOLL_GATE_OK;
-    }
-    return r->ledger_open;
-}
 
 void plim__run_drain(struct plim__run *r, bool on)
 {

@@ -27,6 +27,7 @@ os.environ["PLIMSOLL_GATE_LIBRARY"] = str(BUILD / "runtime" / "gate" / "libplims
 from plimsoll import _gate_body as bodies  # noqa: E402
 from plimsoll import _gate_engine as engines  # noqa: E402
 from plimsoll import _gate_ledger as ledgers  # noqa: E402
+from plimsoll import _gate_model as models  # noqa: E402
 from plimsoll import _gate_settings, _settings  # noqa: E402
 from plimsoll.gate import GateSettings, Middleware  # noqa: E402
 
@@ -63,6 +64,82 @@ class Gated(unittest.TestCase):
         return asyncio.run(run())
 
 
+LLAMA = {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+         "torch_dtype": "bfloat16"}
+LLAVA = {"text_config": LLAMA, "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "image_size": 336,
+                                                 "patch_size": 14}}
+TOKEN, ROW, PICTURE = 2 * (2 * 4096 + 3 * 14336), 128256 * (2 + 4 + 1), 24 * 24 * 2 * (2 * 1024 + 3 * 4096)
+
+
+class Workspace(Gated):
+    def model(self, config):
+        path = pathlib.Path(self.folder.name) / "config.json"
+        path.write_text(config if isinstance(config, str) else json.dumps(config))
+        return str(path)
+
+    def test_prices_follow_from_the_model_s_configuration(self):
+        self.assertEqual(models.prices(LLAMA), models.Prices(TOKEN, 0, ROW))
+        self.assertEqual(models.prices(LLAVA), models.Prices(TOKEN, PICTURE, ROW))
+        self.assertEqual(models.prices({**LLAMA, "dtype": "float32"}).row, 128256 * 9)
+        for odd in ({}, {"hidden_size": "x", "vocab_size": -1}, {"vocab_size": True}, {"text_config": 5, "vision_config": {"patch_size": 0}}):
+            self.assertEqual(models.prices(odd), models.Prices())
+
+    def test_a_model_is_found_as_a_file_a_folder_or_in_the_cache(self):
+        path = self.model(LLAMA)
+        snapshot = pathlib.Path(self.folder.name) / "hub" / "models--some--model" / "snapshots" / "abc"
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_text(json.dumps(LLAVA))
+        cache = {"HF_HOME": self.folder.name}
+        self.assertEqual(models.find_config(path, {}), LLAMA)
+        self.assertEqual(models.find_config(self.folder.name, {}), LLAMA)
+        self.assertEqual(models.find_config("some/model", cache), LLAVA)
+        for name in ("other/model", "../..", "", "/dev/null", self.model("[1]"), self.model("{")):
+            self.assertIsNone(models.find_config(name, cache))
+
+    def config_with(self, engine=None, **settings):
+        async def work(app, engine):
+            await call(app, "/v1/completions", ask(5, 5))
+            got = app.ledger.config()
+            return got.work_token_bytes, got.work_image_bytes, got.work_row_bytes, got.work_limit_bytes, got.step_tokens
+        self.ledger += "x"
+        return self.inside(work, engine=engine, **settings)
+
+    def test_an_engine_that_ran_its_largest_step_has_all_but_log_probabilities_in_its_size(self):
+        self.assertEqual(self.config_with(model=self.model(LLAVA)), (0, 0, ROW, 0, 0))
+        self.assertEqual(self.config_with(model="none"), (0, 0, 0, 0, 0))
+        self.assertEqual(self.config_with(model="none", work_token=7, work_part=10240, work_row=9, work_room=1 << 30, step_tokens=512),
+                         (7, 10, 9, 1 << 30, 512))
+
+    def test_other_servers_are_priced_by_the_whole_model(self):
+        engine = Engine()
+        plain = engine.metrics
+        engine.metrics = lambda: plain().replace("vllm:", "other:")
+        self.assertEqual(self.config_with(engine, model=self.model(LLAVA), capacity_tokens=16000), (TOKEN, -(-PICTURE // 1024), ROW, 0, 0))
+
+    def test_log_probabilities_of_a_long_prompt_wait_for_room(self):
+        async def work(app, engine):
+            await call(app, "/v1/completions", ask(5, 5))
+            room = ledgers.Figures(has=ledgers.HAS_HEADROOM, headroom_bytes=100 * ROW)
+            app.ledger.observe(room)
+            self.assertEqual((await call(app, "/v1/completions", ask(500, 5)))[0], 200)
+            status, headers, *_ = await call(app, "/v1/completions", ask(500, 5, prompt_logprobs=1))
+            self.assertEqual((status, headers["x-plimsoll-reason"]), (429, "workspace"))
+            room.headroom_bytes = 10000 * ROW
+            app.ledger.observe(room)
+            self.assertEqual((await call(app, "/v1/completions", ask(500, 5, prompt_logprobs=1)))[0], 200)
+        self.inside(work, engine=Engine(blocks=1001), model=self.model(LLAMA))
+
+    def test_pictures_videos_and_sounds_are_priced_each(self):
+        def shown(count):
+            parts = [{"type": kind, kind: {"url": "x"}} for kind in ("image_url", "video_url", "input_audio", "input_image")][:count]
+            return {"messages": [{"role": "user", "content": [*parts, {"type": "text", "text": "what is it?"}]}], "prompt": "for the toy", "max_tokens": 4}
+
+        async def work(app, engine):
+            answers = [(await call(app, "/v1/chat/completions", shown(n)))[1].get("x-plimsoll-reason") for n in range(1, 5)]
+            self.assertEqual(answers, [None, None, None, "workspace"])
+        self.inside(work, engine=Engine(blocks=1001), model="none", work_part=100 << 20, work_room=400 << 20, part_tokens=64)
+
+
 class Layout(unittest.TestCase):
     def test_structures_are_laid_out_as_in_the_header(self):
         lines, expected = [], []
@@ -92,7 +169,7 @@ class Bodies(unittest.TestCase):
                          {"role": "user", "content": [{"type": "text", "text": "efg"},
                                                       {"type": "image_url", "image_url": {"url": "data:..."}}]}],
         }).encode())
-        self.assertEqual((chat.text_bytes, chat.images, chat.max_tokens, chat.samples, chat.streams, chat.priority),
+        self.assertEqual((chat.text_bytes, chat.parts, chat.max_tokens, chat.samples, chat.streams, chat.priority),
                          (7, 1, 7, 2, True, -3))
         ids = bodies.read_request(b'{"prompt": [1, 2, 3], "max_tokens": 5}')
         self.assertEqual((ids.tokens, ids.text_bytes, ids.max_tokens, ids.prompts), (3, 0, 5, 1))

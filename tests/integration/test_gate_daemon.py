@@ -268,6 +268,33 @@ class Engines(Daemon):
         engine.usage = 0.0
         self.until(lambda: self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 200, "max_tokens": 50})[0] == 200)
 
+    def test_workspace_is_priced_judged_and_learned(self):
+        gate = self.start("--capacity-tokens", 160000, "--work-row", "1MiB", "--work-room", "2GiB", "--step-tokens", 512)
+        rows = {"prompt_tokens": 1000, "max_tokens": 10, "logprob_rows": 1000}
+        first = self.ask(gate.port, "POST", "/v1/admit", rows)[1]
+        self.assertEqual(first["work_bytes"], 512 << 20)
+        ids = [first["id"], *(self.ask(gate.port, "POST", "/v1/admit", rows)[1]["id"] for _ in range(2))]
+        status, told, _ = self.ask(gate.port, "POST", "/v1/admit", rows)
+        self.assertEqual((status, told["decision"]["reason"]), (429, "workspace"))
+        self.ask(gate.port, "POST", "/v1/extend", {"id": ids[0], "generated": 1})  # its prompt is computed
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", rows)[0], 200)
+        # A monitor's word is worth more than what was chosen.
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/figures", {"headroom_bytes": 1 << 20, "stranded": 0.5})[0], 204)
+        state = self.ask(gate.port, "GET", "/v1/pressure")[1]
+        self.assertEqual((state["headroom_bytes"], state["work_bytes"]), (1 << 20, 3 * 512 << 20))
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", rows)[0], 429)
+        self.ask(gate.port, "POST", "/v1/figures", {"headroom_bytes": 1 << 40})
+        plain = {"prompt_tokens": 1000, "max_tokens": 10}
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/worked", {**plain, "bytes": 7 << 20})[0], 204)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", plain)[1]["work_bytes"], 7 << 20)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/oom", {**rows, "bytes": 1 << 41})[0], 204)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/oom", {})[0], 204)  # within a minute: the same
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["ooms"], 1)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", rows)[1]["decision"]["work_bytes"], 1 << 41)
+        for path, body in (("worked", plain), ("worked", {"bytes": 1}), ("worked", {**plain, "bytes": -1}), ("oom", {"bytes": "1"}),
+                           ("figures", {"headroom_bytes": 1.5}), ("figures", {"stranded": 2}), ("figures", {"more": 1}), ("figures", [])):
+            self.assertEqual(self.ask(gate.port, "POST", "/v1/" + path, body)[0], 400, (path, body))
+
     def test_an_engine_that_is_away_makes_the_gate_not_ready_and_decides_by_choice(self):
         for fail, code in (("closed", 503), ("open", 200)):
             gate = self.start("--engine-url", f"127.0.0.1:{free_port()}", "--fail", fail)

@@ -6,6 +6,7 @@
 #include "fail_alloc.h"
 
 #include "base/clock.h"
+#include "observe/room.h"
 #include "run/run_int.h"
 
 #include <errno.h>
@@ -295,6 +296,55 @@ static void one_start_at_a_time_by_device(void **state)
     plim_vec_fini(&sample.devices);
 }
 
+/* ---- room ---- */
+
+static bool is_even(const void *arg, uint32_t pid)
+{
+    (void)arg;
+    return pid % 2 == 0;
+}
+
+static void put_allocator(struct plim_observation *o, uint32_t pid, uint32_t device,
+                          uint64_t reserved, uint64_t allocated, uint64_t split)
+{
+    struct plim_allocator_now a = {.pid = pid,
+                                   .device = device,
+                                   .valid = UINT64_C(1) << PLIM_ALLOCATOR_RESERVED |
+                                            UINT64_C(1) << PLIM_ALLOCATOR_ALLOCATED |
+                                            UINT64_C(1) << PLIM_ALLOCATOR_INACTIVE_SPLIT};
+    a.figure[PLIM_ALLOCATOR_RESERVED] = reserved;
+    a.figure[PLIM_ALLOCATOR_ALLOCATED] = allocated;
+    a.figure[PLIM_ALLOCATOR_INACTIVE_SPLIT] = split;
+    assert_ok(plim_vec_push(&o->allocators, NULL, a));
+}
+
+static void room_is_what_is_free_and_what_can_be_given_back(void **state)
+{
+    struct plim_observation o = {0};
+    struct plim_device_sample d = {0};
+    (void)state;
+    struct plim_room room = plim_room_of(&o, is_even, NULL);
+    assert_true(room.headroom == UINT64_MAX && room.stranded < 0);
+    plim_set_figure(&d, PLIM_FIGURE_FREE, 1000);
+    assert_ok(plim_vec_push(&o.sample.devices, NULL, d));
+    plim_set_figure(&d, PLIM_FIGURE_FREE, 300);
+    assert_ok(plim_vec_push(&o.sample.devices, NULL, d));
+    put_allocator(&o, 1, 1, 900, 100, 700); /* somebody else's */
+    put_allocator(&o, 2, 0, 500, 300, 50);
+    room = plim_room_of(&o, is_even, NULL);
+    assert_int_equal(room.headroom, 1150);
+    assert_true(room.stranded == 0.1);
+    put_allocator(&o, 4, 1, 500, 500, 200); /* contradicts itself: nothing can be given back */
+    put_allocator(&o, 6, PLIM_NO_DEVICE, 100, 50, 50);
+    room = plim_room_of(&o, is_even, NULL);
+    assert_int_equal(room.headroom, 300);
+    assert_true(room.stranded == 0.5);
+    o.allocators.items[3].stale = true; /* pid 6 tells nothing any more */
+    assert_true(plim_room_of(&o, is_even, NULL).stranded == 0.4);
+    plim_vec_fini(&o.allocators);
+    plim_vec_fini(&o.sample.devices);
+}
+
 /* ---- systemd ---- */
 
 static void systemd_is_told_and_pinged_at_half_its_time(void **state)
@@ -344,6 +394,7 @@ int main(void)
         cmocka_unit_test(a_command_that_is_not_there_says_so),
         cmocka_unit_test(a_group_lives_until_its_last_process_ends),
         cmocka_unit_test(one_start_at_a_time_by_device),
+        cmocka_unit_test(room_is_what_is_free_and_what_can_be_given_back),
         cmocka_unit_test(systemd_is_told_and_pinged_at_half_its_time),
     };
     return PLIM_RUN_TESTS("run", tests);

@@ -210,17 +210,28 @@ static bool guard_memory(struct asking *a)
     return fits;
 }
 
+/* Bytes for workspace: told, or chosen, or what was too much once. That last one is no reason against a request that
+ * is alone: it may have changed. 0: not known. */
+static double work_room(const struct gate *g)
+{
+    uint64_t told = gate__headroom(g);
+    double chosen = (double)g->config.work_limit_bytes;
+    double failed = g->head->sums.live > 0 ? g->head->health.work_failed : 0;
+    if (told != UINT64_MAX) {
+        return (double)told * (1 - g->config.work_margin);
+    }
+    chosen *= 1 - g->config.work_margin;
+    return failed > 0 && (!(chosen > 0) || failed < chosen) ? failed * (1 - 1e-9) : chosen;
+}
+
 static bool guard_workspace(struct asking *a)
 {
-    const struct plimsoll_gate_config *c = &a->g->config;
-    uint64_t told = a->g->head->health.headroom;
-    double room = told != UINT64_MAX ? (double)told : (double)c->work_limit_bytes;
-    if (a->s->work == 0 || (told == UINT64_MAX && room <= 0) ||
-        (c->flags & PLIMSOLL_GATE_WORK_IN_POOL)) {
-        return true;
-    }
-    double with = (double)a->g->head->sums.work + (double)a->s->work;
-    return with <= room * (1 - c->work_margin);
+    const struct gate *g = a->g;
+    double with = (double)g->head->sums.work + (double)a->s->work;
+    bool told = gate__headroom(g) != UINT64_MAX;
+    double room = work_room(g);
+    return a->s->work == 0 || (g->config.flags & PLIMSOLL_GATE_WORK_IN_POOL) ||
+           (!told && !(room > 0)) || with <= room;
 }
 
 /* `idle`: also asked when nothing runs. */

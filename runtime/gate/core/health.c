@@ -22,6 +22,10 @@
 #define EASE_S       60.0
 #define SHARING_MIN  0.25
 #define STRANDED_RUN 10
+#define HEADROOM_NS  UINT64_C(30000000000)
+#define FROM_ENGINE                                                                                \
+    (PLIMSOLL_GATE_HAS_USAGE | PLIMSOLL_GATE_HAS_PREEMPTED | PLIMSOLL_GATE_HAS_ENGINE)
+#define SUSPECT_NS UINT64_C(60000000000)
 
 bool gate__stale(const struct gate *g)
 {
@@ -29,6 +33,12 @@ bool gate__stale(const struct gate *g)
     uint64_t seen = head->health.figures_ns;
     return g->config.stale_ns > 0 && seen > 0 &&
            gate__less(head->now_ns, seen) > g->config.stale_ns;
+}
+
+uint64_t gate__headroom(const struct gate *g)
+{
+    const struct gate_health *h = &g->head->health;
+    return gate__less(g->head->now_ns, h->headroom_ns) <= HEADROOM_NS ? h->headroom : UINT64_MAX;
 }
 
 void gate__ease(struct gate *g)
@@ -103,7 +113,9 @@ int plimsoll_gate_observe(struct plimsoll_gate *gate, const struct plimsoll_gate
         return PLIMSOLL_GATE_BUSY;
     }
     struct gate_health *h = &g->head->health;
-    h->figures_ns = g->head->now_ns > 0 ? g->head->now_ns : 1;
+    if (f->has & FROM_ENGINE) { /* a monitor's say nothing of how full the pool is */
+        h->figures_ns = g->head->now_ns > 0 ? g->head->now_ns : 1;
+    }
     gate__ease(g);
     if ((f->has & PLIMSOLL_GATE_HAS_ENGINE) && f->engine != h->engine) {
         h->engine = f->engine;
@@ -117,6 +129,7 @@ int plimsoll_gate_observe(struct plimsoll_gate *gate, const struct plimsoll_gate
     }
     if (f->has & PLIMSOLL_GATE_HAS_HEADROOM) {
         h->headroom = f->headroom_bytes;
+        h->headroom_ns = g->head->now_ns;
     }
     if (f->has & PLIMSOLL_GATE_HAS_STRANDED) {
         stranded(g, f->stranded);
@@ -145,6 +158,76 @@ static struct gate_slot slot_of(const struct plimsoll_gate_request *r)
                               .logprob_rows = r->logprob_rows};
 }
 
+/* Bytes where there is a price, which is more than any number of tokens. */
+static double weight_of(const struct gate *g, const struct gate_slot *s)
+{
+    double bytes = (double)gate__work(g, s);
+    return bytes > 0 ? bytes : (double)gate__less(s->prompt, s->cached) + s->image_tokens;
+}
+
+/* The suspect as a slot; false: there is none of late. */
+static bool suspect_of(const struct gate *g, struct gate_slot *out)
+{
+    const struct gate_suspect *p = &g->head->health.suspect;
+    *out = (struct gate_slot){.prompt = p->prompt,
+                              .cached = p->cached,
+                              .image_tokens = p->image_tokens,
+                              .logprob_rows = p->logprob_rows};
+    return p->ns > 0 && gate__less(g->head->now_ns, p->ns) <= SUSPECT_NS;
+}
+
+void gate__suspect(struct gate *g, const struct gate_slot *s)
+{
+    struct gate_slot before;
+    if ((s->first_ns == 0 || s->guessed) &&
+        (!suspect_of(g, &before) || weight_of(g, s) > weight_of(g, &before))) {
+        g->head->health.suspect =
+            (struct gate_suspect){.ns = g->head->now_ns > 0 ? g->head->now_ns : 1,
+                                  .prompt = s->prompt,
+                                  .cached = s->cached,
+                                  .image_tokens = s->image_tokens,
+                                  .logprob_rows = s->logprob_rows};
+    }
+}
+
+/* On which request memory ran out, as far as the ledger can tell; false: on none that it knows. */
+static bool find_suspect(const struct gate *g, struct gate_slot *out)
+{
+    bool found = suspect_of(g, out);
+    uint32_t fresh = g->head->fresh < g->config.slots ? g->head->fresh : g->config.slots;
+    for (uint32_t i = 0; i < fresh; i++) {
+        const struct gate_slot *s = &g->slots[i];
+        if (s->state == GATE_LIVE && (s->first_ns == 0 || s->guessed) &&
+            (!found || weight_of(g, s) > weight_of(g, out))) {
+            *out = *s;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void raise_price(struct gate *g, const struct gate_slot *s, uint64_t wanted)
+{
+    struct gate_health *h = &g->head->health;
+    unsigned kind;
+    unsigned size;
+    gate__work_cell(g, s, &kind, &size);
+    uint64_t room = gate__headroom(g);
+    bool told = room != UINT64_MAX;
+    uint64_t before = gate__work(g, s);
+    double price = 1.25 * (double)before;
+    price = (double)wanted > price ? (double)wanted : price;
+    if (told && (double)room * 1.05 > price) {
+        price = (double)room * 1.05;
+    }
+    price = gate__clamp(price, 0, 1e18);
+    work_raise(h, kind, size, price);
+    double together = price + (double)gate__less(g->head->sums.work, before);
+    if (!told && price > 0 && (!(h->work_failed > 0) || together < h->work_failed)) {
+        h->work_failed = together;
+    }
+}
+
 int plimsoll_gate_oom(struct plimsoll_gate *gate, const struct plimsoll_gate_request *request,
                       uint64_t wanted, uint64_t now_ns)
 {
@@ -154,16 +237,19 @@ int plimsoll_gate_oom(struct plimsoll_gate *gate, const struct plimsoll_gate_req
         return PLIMSOLL_GATE_BUSY;
     }
     struct gate_health *h = &g->head->health;
-    struct gate_slot s = slot_of(request);
-    unsigned kind;
-    unsigned size;
-    gate__work_cell(g, &s, &kind, &size);
-    double room = h->headroom != UINT64_MAX ? (double)h->headroom : 0;
-    double price = 1.25 * (double)gate__work(g, &s);
-    price = (double)wanted > price ? (double)wanted : price;
-    price = room * 1.05 > price ? room * 1.05 : price;
-    work_raise(h, kind, size, gate__clamp(price, 0, 1e18));
     uint64_t now = g->head->now_ns;
+    struct gate_slot s = {0};
+    if (!request && h->ooms > 0 && gate__less(now, h->oom_ns) <= SUSPECT_NS) {
+        gate__unlock(g, word);
+        return PLIMSOLL_GATE_UNKNOWN;
+    }
+    if (request) {
+        s = slot_of(request);
+    }
+    if (request || find_suspect(g, &s)) {
+        raise_price(g, &s, wanted);
+    }
+    h->suspect = (struct gate_suspect){0};
     bool in_row = h->oom_run > 0 && gate__less(now, h->oom_ns) <= g->config.oom_window_ns;
     h->oom_run = in_row ? h->oom_run + 1 : 1;
     h->oom_ns = now;

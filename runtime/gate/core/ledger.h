@@ -150,6 +150,12 @@ struct gate_sums {
     uint32_t live, begun, waiting, pad;
 };
 
+/* The heaviest request of late that ended without a token, as one does when memory runs out on it. */
+struct gate_suspect {
+    uint64_t ns; /* when it ended; 0: none */
+    uint32_t prompt, cached, image_tokens, logprob_rows;
+};
+
 struct gate_health {
     uint64_t figures_ns; /* when figures came; 0: never */
     uint64_t used;       /* units; UINT64_MAX: not told */
@@ -159,7 +165,8 @@ struct gate_health {
     uint64_t preempted_seen; /* the engine's counter; UINT64_MAX: not yet */
     uint64_t preempted;
     uint64_t engine;
-    uint64_t headroom; /* bytes; UINT64_MAX: not told */
+    uint64_t headroom;    /* bytes; UINT64_MAX: not told; see gate__headroom() */
+    uint64_t headroom_ns; /* when it was told */
     double stranded;
     uint32_t stranded_run; /* figures in a row above the limit that were not better than before */
     uint32_t oom_run;
@@ -170,6 +177,9 @@ struct gate_health {
     double margin, share; /* now */
     uint64_t eased_ns;    /* when they were last eased */
     uint32_t full, draining, broken_by, pad;
+    double
+        work_failed; /* bytes: the least price of a request that failed while no headroom was told; 0: none */
+    struct gate_suspect suspect;
 };
 
 struct gate_head {
@@ -244,6 +254,10 @@ uint64_t gate__shared_units(const struct plimsoll_gate_config *c, uint64_t token
 void gate__price(const struct gate *g, struct gate_slot *s);
 /** gate__work() - bytes of workspace while its prompt is computed, as learned or by the formula. */
 uint64_t gate__work(const struct gate *g, const struct gate_slot *s);
+/** gate__headroom() - bytes for workspace as last told; UINT64_MAX: not told, or so long ago that it is not true any more. */
+uint64_t gate__headroom(const struct gate *g);
+/** gate__suspect() - a request ended without a token, and its client may not be why. */
+void gate__suspect(struct gate *g, const struct gate_slot *s);
 /** gate__work_cell() - where what is learned about its kind is. */
 void gate__work_cell(const struct gate *g, const struct gate_slot *s, unsigned *kind,
                      unsigned *size);

@@ -159,12 +159,18 @@ static uint64_t step_tokens(const struct gate *g, const struct gate_slot *s)
     return step > 0 && rest > step ? step : rest;
 }
 
+static uint64_t step_rows(const struct gate *g, const struct gate_slot *s)
+{
+    uint32_t step = g->config.step_tokens;
+    return step > 0 && s->logprob_rows > step ? step : s->logprob_rows;
+}
+
 void gate__work_cell(const struct gate *g, const struct gate_slot *s, unsigned *kind,
                      unsigned *size)
 {
     uint64_t tokens = step_tokens(g, s);
     tokens = s->image_tokens > tokens ? s->image_tokens : tokens;
-    tokens = s->logprob_rows > tokens ? s->logprob_rows : tokens;
+    tokens = step_rows(g, s) > tokens ? step_rows(g, s) : tokens;
     unsigned log = tokens > 1 ? 64u - (unsigned)__builtin_clzll(tokens - 1) : 0;
     *kind = (s->image_tokens > 0 ? 1u : 0u) | (s->logprob_rows > 0 ? 2u : 0u);
     *size = log < GATE_SIZES ? log : GATE_SIZES - 1;
@@ -178,7 +184,7 @@ uint64_t gate__work(const struct gate *g, const struct gate_slot *s)
     gate__work_cell(g, s, &kind, &size);
     double formula = (double)c->work_token_bytes * (double)step_tokens(g, s) +
                      (double)c->work_image_bytes * s->image_tokens +
-                     (double)c->work_row_bytes * s->logprob_rows;
+                     (double)c->work_row_bytes * (double)step_rows(g, s);
     double learned = gate__clamp(g->head->health.work[kind][size], 0, 1e18);
     bool sure = g->head->health.work_seen[kind][size] >= 8;
     double bytes = sure || learned > formula ? learned : formula;

@@ -54,7 +54,7 @@ static void read_health(const struct gate *g, struct plimsoll_gate_state *out)
     out->draining = h->draining;
     out->broken_by = h->broken_by;
     out->stale = gate__stale(g);
-    out->headroom_bytes = h->headroom;
+    out->headroom_bytes = gate__headroom(g);
     out->figures_age_ns = h->figures_ns > 0 ? gate__less(head->now_ns, h->figures_ns) : UINT64_MAX;
     out->preempted = h->preempted;
     out->ooms = h->ooms;

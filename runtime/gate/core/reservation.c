@@ -114,6 +114,9 @@ static void finish(struct gate *g, struct gate_slot *s, uint32_t generated, uint
         }
     } else {
         gate__pace_drained(g, (double)s->forecast.mean[0] / GATE_FIXED);
+        if (outcome != PLIMSOLL_GATE_OOM) { /* that one is told of */
+            gate__suspect(g, s);
+        }
         *(outcome == PLIMSOLL_GATE_CANCELLED ? &head->cancelled : &head->failed) += 1;
     }
     gate__slot_free(g, s);
@@ -200,6 +203,7 @@ static void sweep(struct gate *g, uint32_t from, const uint64_t dead[GATE_PROCES
         }
         if (is_dead(dead, s->process) && !s->leased) {
             head->reclaimed++;
+            gate__suspect(g, s);
             gate__slot_free(g, s);
         } else if (head->now_ns >= s->lease_end_ns) {
             head->expired++;
