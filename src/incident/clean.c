@@ -210,7 +210,11 @@ static enum plim_status clean_trace(struct plim_assembly *a, struct plim_err *er
         return PLIM_OK;
     }
     const char *to = plim__part_path(a, "trace.plt");
-    bool large = stat(o->trace, &info) == 0 && (uint64_t)info.st_size > TRACE_BYTES;
+    bool there = stat(o->trace, &info) == 0;
+    if (there && !S_ISREG(info.st_mode)) {
+        return PLIM_OK; /* /dev/null: none is kept */
+    }
+    bool large = there && (uint64_t)info.st_size > TRACE_BYTES;
     uint64_t since = large && o->time_ns > TRACE_LAST_NS ? o->time_ns - TRACE_LAST_NS : 0;
     enum plim_status st =
         plim__trace_clean(&a->redactor, o->trace, to, "trace.plt", since, &cut, &why);

@@ -47,6 +47,10 @@ if "child" in plan:
     (folder / "child").write_text(str(child.pid))
 if "oom" in plan:
     (folder / "incidents" / f"incident-20260801T000000Z-oom-{os.getpid()}").mkdir(parents=True)
+if "silent" in plan:
+    from plimsoll import _share
+    share = _share.Share(-1, "{}")  # as attach does, but only once
+    share.publish(0, {"allocated_bytes": {"all": {"current": 1 << 20}}, "reserved_bytes": {"all": {"current": 2 << 20}}}, 1 << 30)
 if "words" in plan:
     print("ValueError: Free memory on device cuda:0 (59.6/79.65 GiB) on startup is less than desired GPU memory utilization (0.9, 71.68 GiB). "
           "Decrease GPU memory utilization or reduce GPU memory used by other processes.", file=sys.stderr)
@@ -254,6 +258,16 @@ class Run(unittest.TestCase):
         self.until("serving after")
         self.stop()
         self.assertFalse(any(lives(pid) for pid in self.turn_pids()))
+
+    def test_an_engine_that_hangs_behind_a_front_that_answers(self):
+        """a process of it that has told figures and tells none any more hangs, whatever the health address says"""
+        self.plan(turn1="silent")
+        self.start("--heartbeat", "3s", bare=False)
+        self.until("serving after")
+        self.until("has given no sign of life for ")
+        self.assertIn(f"process {self.turn_pids()[0]} of it has given no sign of life for ", self.said())
+        self.until("serving after", 2)
+        self.stop()
 
     def test_a_killed_supervisor_takes_the_command_with_it(self):
         """when the supervisor is killed the command gets SIGTERM"""
