@@ -207,6 +207,9 @@ class Ledger:
         """0 when the table of classes is full."""
         return self._do("class", name.encode("utf-8", "replace")) if self._open else 0
 
+    def class_set(self, number: int, weight: float, budget: float, requests: int) -> int:
+        return self._do("class_set", number, ClassLimits(weight=weight, budget=budget, max_requests=requests))
+
     def config(self) -> Config:
         out = Config()
         if self._open:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Mapping, Tuple
+from typing import List, Mapping, Tuple
 
 from ._settings import from_environment, is_on, read_count, read_seconds, read_size, setting
 
@@ -36,6 +36,30 @@ def _ratio(text: str) -> float:
 
 def _bytes_or_model(text: str) -> int:
     return -1 if text == "model" else read_size(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassLimits:
+    """What a class of requests may take."""
+
+    name: str
+    weight: float = 1.0
+    budget: float = 0.0
+    requests: int = 0
+
+
+def _classes(text: str) -> Tuple[ClassLimits, ...]:
+    """"tenant-a: weight=2, budget=0.25; tenant-b: requests=8"."""
+    made: List[ClassLimits] = []
+    for part in () if text == "none" else filter(None, (part.strip() for part in text.split(";"))):
+        name, colon, limits = part.rpartition(":")
+        words = dict(word.strip().split("=") for word in limits.split(","))
+        one = ClassLimits(name.strip(), float(words.pop("weight", 1)), float(words.pop("budget", 0)),
+                          read_count(words.pop("requests", "0")))
+        if not colon or not one.name or words or not 0.001 <= one.weight <= 1e6 or not 0 <= one.budget <= 1:
+            raise ValueError(text)
+        made.append(one)
+    return tuple(made)
 
 
 def _paths(text: str) -> Tuple[str, ...]:
@@ -81,20 +105,23 @@ class GateSettings:
     step_tokens: int = setting(0, read_count, "prompt tokens that the engine computes in a step at most "
                                               "(max_num_batched_tokens, chunked_prefill_size); 0: whole prompts")
     work_token: int = setting(-1, _bytes_or_model, "workspace for each prompt token of a step; `model`: by its "
-                                                   "arithmetic, and 0 where the engine has run its largest step already "
-                                                   "(vLLM)", "model")
-    work_part: int = setting(-1, _bytes_or_model, "workspace for each picture, video or sound while it is encoded; `model`: "
-                                                  "likewise", "model")
-    work_row: int = setting(-1, _bytes_or_model, "workspace for each prompt token whose log-probability is asked; `model`: "
-                                                 "by its arithmetic", "model")
+                                                   "arithmetic, and 0 where the engine has run its largest step "
+                                                   "already (vLLM)", "model")
+    work_part: int = setting(-1, _bytes_or_model, "workspace for each picture, video or sound while it is encoded; "
+                                                  "`model`: likewise", "model")
+    work_row: int = setting(-1, _bytes_or_model, "workspace for each prompt token whose log-probability is asked; "
+                                                 "`model`: by its arithmetic", "model")
     work_room: int = setting(0, read_size, "memory for workspace while nobody tells what the device has free; 0: not "
                                            "judged until memory has run out")
     part_tokens: int = setting(1024, read_count, "tokens that a picture, video or sound counts as", "1024")
-    stranded: float = setting(0.0, read_seconds, "share of the allocator's memory stranded, and not getting less, at which "
-                                                 "the breaker trips; 0: never")
+    stranded: float = setting(0.0, read_seconds, "share of the allocator's memory stranded, and not getting less, at "
+                                                 "which the breaker trips; 0: never")
     body: int = setting(64 << 20, read_size, "longest body of a request; longer ones get 413", "64MiB")
     trust: bool = setting(False, is_on, "believe the headers x-plimsoll-class and x-plimsoll-priority, and `priority` "
                                         "in bodies: only behind a proxy that sets them", "0")
+    classes: Tuple[ClassLimits, ...] = setting(
+        (), _classes, "what classes may take, as `a: weight=2, budget=0.25; /v1/embeddings: requests=8`: share when "
+                      "the cache is full, largest part of it, most requests at once", "none")
     paths: Tuple[str, ...] = setting(PATHS, _paths, "paths of requests that need memory, by commas",
                                      ",".join(PATHS))
     status: str = setting("", str, "a path where the state of the ledger can be read, as `/plimsoll/gate`; empty: none")

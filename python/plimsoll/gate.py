@@ -308,6 +308,8 @@ class Middleware:
         config.high, config.low = s.high, min(s.low, s.high)
         config.waiters = min(1024, s.queue) if s.wait > 0 else 0
         self.ledger = ledger_of.Ledger(s.ledger_path(scope.get("server")), config)
+        for limits in s.classes:
+            self.ledger.class_set(self._class(self.ledger, limits.name), limits.weight, limits.budget, limits.requests)
         self._observe(page)
         self._keeper = asyncio.get_running_loop().create_task(self._keep(scope))
         log.info("ledger %s: %d blocks of %d tokens, requests of at most %d tokens, policy %s", self.ledger.path,

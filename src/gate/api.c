@@ -163,7 +163,7 @@ static enum plim_status settled(int code, uint64_t id, struct plim_http_answer *
     return PLIM_OK;
 }
 
-static enum plim_status check_open(struct plim__gate *g, struct plim_err *err)
+enum plim_status plim__gate_check_open(struct plim__gate *g, struct plim_err *err)
 {
     return atomic_load(&g->open) ? PLIM_OK : plim__fail(err, PLIM_E_OS, "there is no ledger yet");
 }
@@ -173,7 +173,7 @@ PLIM__GATE_HANDLER(extend)
     struct plim__gate *g = self;
     struct about about;
     PLIM_TRY(read_about(g, request, &about, err));
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     return settled(
         plimsoll_gate_extend(plim__gate_ledger(g), about.id, about.generated, plim_mono_ns()),
         about.id, answer, err);
@@ -184,7 +184,7 @@ PLIM__GATE_HANDLER(release)
     struct plim__gate *g = self;
     struct about about;
     PLIM_TRY(read_about(g, request, &about, err));
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     return settled(plimsoll_gate_release(plim__gate_ledger(g), about.id, about.generated,
                                          about.outcome, plim_mono_ns()),
                    about.id, answer, err);
@@ -196,7 +196,7 @@ PLIM__GATE_HANDLER(poll)
     struct about about;
     struct plimsoll_gate_decision d;
     PLIM_TRY(read_about(g, request, &about, err));
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     int code = plimsoll_gate_poll(plim__gate_ledger(g), about.id, &d, plim_mono_ns());
     if (code != PLIMSOLL_GATE_OK) {
         return settled(code, about.id, answer, err);
@@ -212,7 +212,7 @@ PLIM__GATE_HANDLER(oom)
     struct plim__gate *g = self;
     struct plim__gate_asked failed;
     PLIM_TRY(read_asked(g, request, true, &failed, err));
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     bool known = failed.request.prompt_tokens > 0;
     int code = plimsoll_gate_oom(plim__gate_ledger(g), known ? &failed.request : NULL,
                                  failed.bytes == UINT64_MAX ? 0 : failed.bytes, plim_mono_ns());
@@ -229,7 +229,7 @@ PLIM__GATE_HANDLER(worked)
         count(g, PLIM_GATE_COUNT_BAD);
         return plim__fail(err, PLIM_E_USAGE, "\"bytes\" is missing");
     }
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     return settled(
         plimsoll_gate_worked(plim__gate_ledger(g), &served.request, served.bytes, plim_mono_ns()),
         0, answer, err);
@@ -241,7 +241,7 @@ PLIM__GATE_HANDLER(figures)
     struct plimsoll_gate_figures told;
     PLIM_TRY(check_json(g, request, err));
     PLIM_TRY(plim__gate_read_figures(request->body, &told, err));
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     return settled(plimsoll_gate_observe(plim__gate_ledger(g), &told, plim_mono_ns()), 0, answer,
                    err);
 }
@@ -273,7 +273,7 @@ PLIM__GATE_HANDLER(pressure)
     struct plim_jsonw w;
     const char *why;
     (void)request;
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     if (plimsoll_gate_read(plim__gate_ledger(g), &s, plim_mono_ns()) != PLIMSOLL_GATE_OK) {
         return plim__fail(err, PLIM_E_OS, "the ledger is locked");
     }
@@ -288,7 +288,7 @@ PLIM__GATE_HANDLER(drain)
     struct plim__gate *g = self;
     json_error_t e = {0};
     int on = 1;
-    PLIM_TRY(check_open(g, err));
+    PLIM_TRY(plim__gate_check_open(g, err));
     json_t *root = json_loadb(request->body.p, request->body.n, JSON_REJECT_DUPLICATES, &e);
     bool good = root != NULL && json_unpack_ex(root, &e, JSON_STRICT, "{s:b}", "on", &on) == 0;
     json_decref(root);

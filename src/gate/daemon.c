@@ -33,6 +33,8 @@ static const struct plim_http_route routes[] = {
     {"POST", "/v1/worked", plim__gate_worked, 0, BODY_LIMIT},
     {"POST", "/v1/figures", plim__gate_figures, 0, BODY_LIMIT},
     {"POST", "/v1/drain", plim__gate_drain, PLIM_HTTP_MUTATES, BODY_LIMIT},
+    {"POST", "/v1/classes", plim__gate_class_set, PLIM_HTTP_MUTATES, BODY_LIMIT},
+    {"GET", "/v1/classes", plim__gate_classes, 0, 0},
     {"GET", "/v1/pressure", plim__gate_pressure, 0, 0},
     {"GET", "/metrics", plim__gate_scrape, 0, 0},
     {"GET", "/healthz", plim__gate_healthz, PLIM_HTTP_OPEN, 0},

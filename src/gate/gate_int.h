@@ -83,7 +83,7 @@ void plim__gate_refuse(struct plim_http_answer *answer,
 
 void plim__gate_metrics(struct plim_buf *out, struct plim__gate *g, bool openmetrics);
 
-/* ---- handlers (api.c, authz.c) ---- */
+/* ---- handlers (api.c, authz.c, classes.c) ---- */
 
 #define PLIM__GATE_HANDLER(name)                                                                   \
     enum plim_status plim__gate_##name(void *self, const struct plim_http_request *request,        \
@@ -97,10 +97,18 @@ PLIM__GATE_HANDLER(worked);
 PLIM__GATE_HANDLER(figures);
 PLIM__GATE_HANDLER(pressure);
 PLIM__GATE_HANDLER(drain);
+PLIM__GATE_HANDLER(classes);
+PLIM__GATE_HANDLER(class_set);
 PLIM__GATE_HANDLER(scrape);
 PLIM__GATE_HANDLER(healthz);
 PLIM__GATE_HANDLER(readyz);
 PLIM__GATE_HANDLER(authz);
+
+/** plim__gate_check_open() - Errors: PLIM_E_OS there is no ledger yet. */
+PLIM_MUST_USE enum plim_status plim__gate_check_open(struct plim__gate *g, struct plim_err *err);
+/** plim__gate_read_class() - the body of /v1/classes: name and limits. Errors: PLIM_E_USAGE. */
+PLIM_MUST_USE enum plim_status
+plim__gate_read_class(struct plim_str body, struct plimsoll_gate_class *out, struct plim_err *err);
 
 /** plim__gate_judge() - ask the ledger, failing open or closed where it cannot be asked. */
 void plim__gate_judge(struct plim__gate *g, const struct plimsoll_gate_request *request,

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define BUSY_TRIES 50 /* of 20 ms: somebody is stopped inside the ledger */
+
 static bool is_member(const void *run, uint32_t pid)
 {
     const struct plim__run *r = run;
@@ -32,7 +34,8 @@ static void take_silence(struct plim__run *r)
     for (size_t i = 0; i < r->seen.allocators.n; i++) {
         const struct plim_allocator_now *a = &r->seen.allocators.items[i];
         uint64_t silent = plim_sub_sat(r->seen.sample.time_ns, a->told_ns);
-        if (is_member(r, a->pid) && a->told_ns > 0 && silent > r->silent_ns) {
+        if (silent > r->silent_ns && a->told_ns > 0 && is_member(r, a->pid) &&
+            plim__group_has(r->pid, a->pid)) { /* one that is gone is quiet, too */
             r->silent_ns = silent;
             r->silent_pid = a->pid;
         }
@@ -114,8 +117,9 @@ bool plim__run_cleared(const struct plim__run *r)
 
 void plim__run_drain(struct plim__run *r, bool on)
 {
-    if (open_ledger(r)) {
-        (void)plimsoll_gate_drain(&r->ledger, on, r->now_ns);
+    int code = PLIMSOLL_GATE_BUSY;
+    for (unsigned i = 0; i < BUSY_TRIES && code == PLIMSOLL_GATE_BUSY && open_ledger(r); i++) {
+        code = plimsoll_gate_drain(&r->ledger, on, r->now_ns);
     }
 }
 
@@ -130,8 +134,11 @@ uint32_t plim__run_in_flight(struct plim__run *r, bool *breaker)
 {
     struct plimsoll_gate_state s;
     *breaker = false;
-    if (!open_ledger(r) || plimsoll_gate_read(&r->ledger, &s, r->now_ns) != PLIMSOLL_GATE_OK) {
+    if (!open_ledger(r)) {
         return 0;
+    }
+    if (plimsoll_gate_read(&r->ledger, &s, r->now_ns) != PLIMSOLL_GATE_OK) {
+        return 1; /* busy: it may have some */
     }
     *breaker = s.draining == 2;
     return s.live + s.waiting;

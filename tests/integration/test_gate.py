@@ -140,6 +140,23 @@ class Workspace(Gated):
         self.inside(work, engine=Engine(blocks=1001), model="none", work_part=100 << 20, work_room=400 << 20, part_tokens=64)
 
 
+class Classes(Gated):
+    def test_limits_of_classes_are_read(self):
+        read = GateSettings.environment({"PLIMSOLL_GATE_CLASSES": "batch: weight=0.2, budget=0.5; /v1/embeddings: requests=16;"}).classes
+        self.assertEqual(read, (_gate_settings.ClassLimits("batch", 0.2, 0.5, 0), _gate_settings.ClassLimits("/v1/embeddings", 1.0, 0.0, 16)))
+        for odd in ("x", "x:", ": weight=1", "x: weight=0", "x: budget=2", "x: requests=-1", "x: more=1", "x: weight"):
+            self.assertEqual(GateSettings.environment({"PLIMSOLL_GATE_CLASSES": odd}).classes, (), odd)
+
+    def test_a_class_gets_no_more_than_it_may(self):
+        async def work(app, engine):
+            headers = [(b"x-plimsoll-class", b"batch")]
+            ends = await asyncio.gather(*(call(app, "/v1/completions", ask(5, 50), headers=headers) for _ in range(5)),
+                                        *(call(app, "/v1/completions", ask(5, 50)) for _ in range(5)))
+            self.assertEqual([end[0] for end in ends], [200] * 2 + [429] * 3 + [200] * 5)
+            self.assertEqual(ends[4][1]["x-plimsoll-reason"], "budget")
+        self.inside(work, trust=True, engine=Engine(blocks=1001), classes=(_gate_settings.ClassLimits("batch", requests=2),))
+
+
 class Layout(unittest.TestCase):
     def test_structures_are_laid_out_as_in_the_header(self):
         lines, expected = [], []

@@ -268,6 +268,33 @@ class Engines(Daemon):
         engine.usage = 0.0
         self.until(lambda: self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 200, "max_tokens": 50})[0] == 200)
 
+    def test_classes_have_limits_and_are_shown(self):
+        path = os.path.join(self.folder.name, "sock")
+        token = pathlib.Path(self.folder.name) / "token"
+        token.write_text("0123456789abcdef0123")
+        token.chmod(0o600)
+        known = {"Authorization": "Bearer 0123456789abcdef0123"}
+        gate = self.start("--capacity-tokens", 1600, "--policy", "conservative", "--token-file", token, socket_path=path)
+        request = {"prompt_tokens": 300, "max_tokens": 20, "class": "batch"}
+        self.assertIn(self.ask(gate.port, "POST", "/v1/classes", {"class": "batch"})[0], (401, 403))
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/classes", {"class": "batch", "weight": 0.5, "budget": 0.3}, known)[0], 204)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/classes", {"class": "few", "max_requests": 1}, known)[0], 204)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", request)[0], 200)
+        status, told, _ = self.ask(gate.port, "POST", "/v1/admit", request)
+        self.assertEqual((status, told["decision"]["reason"]), (429, "budget"))
+        few = {**request, "class": "few"}
+        self.assertEqual([self.ask(gate.port, "POST", "/v1/admit", few)[0] for _ in range(2)], [200, 429])
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {**request, "class": "other"})[0], 200)
+        said = self.ask(gate.port, "GET", "/v1/classes")[1]
+        described = json.loads((plimtest.ROOT / "docs" / "schema" / "gate-api.json").read_text())
+        import jsonschema
+        jsonschema.Draft202012Validator({**described["components"]["schemas"]["classes"], "components": described["components"]}).validate(said)
+        by_name = {c["class"]: c for c in said["classes"]}
+        self.assertEqual(set(by_name), {"", "batch", "few", "other"})
+        self.assertEqual((by_name["batch"]["weight"], by_name["batch"]["budget"], by_name["batch"]["live"], by_name["batch"]["refused"]), (0.5, 0.3, 1, 1))
+        for body in ({}, {"class": "x" * 48}, {"class": "x", "weight": 0}, {"class": "x", "budget": 2}, {"class": "x", "more": 1}, []):
+            self.assertEqual(self.ask(gate.port, "POST", "/v1/classes", body, known)[0], 400, body)
+
     def test_workspace_is_priced_judged_and_learned(self):
         gate = self.start("--capacity-tokens", 160000, "--work-row", "1MiB", "--work-room", "2GiB", "--step-tokens", 512)
         rows = {"prompt_tokens": 1000, "max_tokens": 10, "logprob_rows": 1000}

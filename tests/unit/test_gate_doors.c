@@ -94,6 +94,26 @@ static void figures_of_a_monitor_are_read(void **state)
     }
 }
 
+static void limits_of_a_class_are_read(void **state)
+{
+    struct plimsoll_gate_class c;
+    (void)state;
+    assert_ok(plim__gate_read_class(
+        PLIM_STR("{\"class\": \"a\", \"weight\": 2, \"budget\": 0.5, \"max_requests\": 3}"), &c,
+        NULL));
+    assert_string_equal(c.name, "a");
+    assert_true(c.weight == 2 && c.budget == 0.5);
+    assert_int_equal(c.max_requests, 3);
+    assert_ok(plim__gate_read_class(PLIM_STR("{\"class\": \"\"}"), &c, NULL));
+    assert_true(c.weight == 1 && c.budget == 0);
+    static const char *const bad[] = {"", "{}", "{\"class\": 1}",
+                                      "{\"class\": \"a\", \"weight\": 0}",
+                                      "{\"class\": \"a\", \"max_requests\": -1}"};
+    for (size_t i = 0; i < PLIM_COUNT_OF(bad); i++) {
+        assert_int_equal(plim__gate_read_class(plim_str_from(bad[i]), &c, NULL), PLIM_E_USAGE);
+    }
+}
+
 /* ---- a daemon with a ledger of its own ---- */
 
 struct made {
@@ -200,6 +220,7 @@ int main(void)
         cmocka_unit_test(every_key_of_a_request_is_read),
         cmocka_unit_test(bodies_that_make_no_sense_are_refused),
         cmocka_unit_test(figures_of_a_monitor_are_read),
+        cmocka_unit_test(limits_of_a_class_are_read),
         cmocka_unit_test(haproxy_is_told_the_room_that_is_left),
         cmocka_unit_test(without_a_ledger_it_is_open_or_closed_by_choice),
         cmocka_unit_test(metrics_leave_out_what_is_not_known),
