@@ -48,7 +48,7 @@ struct plim_seating_request {
 struct plim_seating {
     uint32_t n;      /* requests, above 0 */
     uint32_t repeat; /* where the period begins, below n: it ends with the last request */
-    uint32_t lanes;                        /* 1 to PLIM_SEATING_LANES */
+    uint32_t lanes;  /* 1 to PLIM_SEATING_LANES */
     struct plim_seating_request *requests; /* owned, [n] */
     /* What follows is computed by plim_seating_index(). */
     uint64_t height[PLIM_SEATING_LANES][2]; /* bytes of the areas, small and large; 0: none */

@@ -68,7 +68,7 @@ static bool read_plan(struct plim_alloc_settings *s, const char *path)
     size_t n = 0;
     bool good = text && read_file(path, text, PLIM_SEATING_FILE, &n);
     if (good && !plim_seating_parse(text, n, &s->plan, &fault)) {
-        snprintf(wanted, sizeof wanted, "a seating; line %llu: %s", (unsigned long long)fault.line,
+        snprintf(wanted, sizeof wanted, "a plan; line %llu: %s", (unsigned long long)fault.line,
                  fault.what);
         good = false;
     }

@@ -4,8 +4,9 @@
 
     tests/bench/bench_alloc.py PLIMSOLL [NAME...]
 
-Two tables. Recorded: the traces of tests/data/tune, replayed under all settings that `plimsoll tune` knows. Simulated:
-`plimsoll soak --allocator both` with SETTINGS below. For each workload:
+Three tables. Recorded: the traces of tests/data/tune, replayed under all settings that `plimsoll tune` knows. Training: the
+same with those of tests/data/training, on 80 GiB, and mode plan beside mode stitch. Simulated: `plimsoll soak --allocator
+both` with SETTINGS below. For each workload:
 
   live       peak of the bytes in live blocks
   ours       peak reserved by Plimsoll's allocator, over the peak live of the same run
@@ -23,6 +24,7 @@ makes more driver calls than expandable segments.
 import json
 import lzma
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -160,6 +162,45 @@ def recorded(plimsoll, path):
     return judge(name, live, ratio, best, (NEVER, 0), ooms)
 
 
+def late_calls(plimsoll, path, mode):
+    """Driver calls of the last half of a run's requests, for 1,000 of them."""
+    events = pickle.loads(path.read_bytes())
+    trace = events["device_traces"][0]
+    events["device_traces"][0] = trace[:len(trace) // 2]
+    events["segments"] = []
+    whole = call(plimsoll, "replay", path, "--allocator", mode[0], *mode[1:], "--device-memory", "80GiB")
+    with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
+        file.write(pickle.dumps(events, protocol=4))
+        file.flush()
+        half = call(plimsoll, "replay", file.name, "--allocator", mode[0], *mode[1:], "--device-memory", "80GiB")
+    return 1000 * (whole["driver"]["calls"] - half["driver"]["calls"]) / (whole["allocations"] - half["allocations"])
+
+
+def training(plimsoll, folder, path):
+    name = path.name.split(".")[0]
+    file = pathlib.Path(folder) / (name + ".pickle")
+    file.write_bytes(lzma.decompress(path.read_bytes()))
+    plan = pathlib.Path(folder) / "plan"
+    answer = call(plimsoll, "tune", file, "--device-memory", "80GiB")
+    ours = call(plimsoll, "replay", file, "--device-memory", "80GiB", "--allocator", "plimsoll:plan", "--write-plan", plan)
+    default = call(plimsoll, "replay", file, "--device-memory", "80GiB", "--conf", "")
+    live = ours["peak"]["active_bytes"]
+
+    def over(run):
+        return run["peak"]["reserved_bytes"] / live
+
+    best = min(over(r) for r in answer["runs"] if not r["first_oom"])
+    stitch, seating = answer["plimsoll_allocator"], ours["seating"]
+    calls = [late_calls(plimsoll, file, mode) for mode in (
+        ("pytorch", "--conf", EXPANDABLE), ("plimsoll",), ("plimsoll:plan", "--plan", plan))]
+    print(f"| {name} | {live / GIB:.2f} | {over(default):.4f} | {best:.4f} | {over(stitch):.4f} | {over(ours):.4f} | "
+          f"{seating['height_bytes'] / seating['least_bytes']:.4f} | {ours['plan']['placed'] / ours['allocations']:.1%} | "
+          + " | ".join(f"{c:.1f}" for c in calls) + " |", flush=True)
+    wrong = [f"{name}: mode plan reserves {over(ours):.4f} of live, mode stitch {over(stitch):.4f}, the best setting {best:.4f}"
+             ] if over(ours) > min(best, over(stitch)) else []
+    return wrong + ([f"{name}: {calls[2]:.1f} calls, expandable segments {calls[0]:.1f}"] if calls[2] > calls[0] else [])
+
+
 def main():
     plimsoll, only = sys.argv[1], sys.argv[2:]
     wrong = []
@@ -167,6 +208,15 @@ def main():
     for path in sorted((ROOT / "tests" / "data" / "tune").glob("*.xz")):
         if not only or path.name.split(".")[0] in only:
             wrong += recorded(plimsoll, path)
+    print("\nTraining (reserved over live: default settings, the best of all of tune, modes stitch and plan; height of the places "
+          "over the least there can be; requests at their place; driver calls for 1,000 requests of the second half)\n\n"
+          "| workload | live, GiB | default | best | stitch | plan | height | placed | calls expandable | calls stitch | "
+          "calls plan |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for path in sorted((ROOT / "tests" / "data" / "training").glob("*.xz")):
+            name = path.name.split(".")[0]
+            if "varying" not in name and (not only or name in only):
+                wrong += training(plimsoll, folder, path)
     head("Simulated")
     with tempfile.TemporaryDirectory() as folder:
         for name in SOAKS:

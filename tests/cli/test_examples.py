@@ -35,6 +35,7 @@ SNAPSHOTS = DATA / "snapshots"
 # What a reader's own files are called in the examples, and what stands for them here.
 EXAMPLE_FILES = {
     "oom.pickle": SNAPSHOTS / "simulated" / "hf-llama8b-oom-24g.pickle",
+    "steps.pickle": DATA / "training" / "lm-streams.pickle.xz",
     "snapshot.pickle": SNAPSHOTS / "lm-windows-highwater-t211.pickle",
     "before.pickle": SNAPSHOTS / "simulated" / "healthy.pickle.xz",
     "after.pickle": SNAPSHOTS / "simulated" / "leak_list.pickle.xz",

@@ -86,6 +86,43 @@ class AllocTest(unittest.TestCase):
         self.assertLess(ours["reserved"], stock["reserved"])
         self.assertLessEqual(told["reserved"], 1.05 * told["live"])
 
+    def train(self, plan, kind, steps, batch):
+        """A training program with that plan: its figures."""
+        out = self.command([str(HERE / "training.py"), kind, "global", str(steps), str(batch)], gpu="24GiB",
+                           PLIMSOLL_ALLOC_MODE="plan", PLIMSOLL_ALLOC_PLAN=plan).stdout
+        out = json.loads(out.decode().splitlines()[-1])
+        self.assertIsNone(out["check"])
+        self.assertEqual((out["figures"]["failures"], out["figures"]["wrong_frees"]), (0, 0))
+        return out["figures"]
+
+    def test_a_recorded_run_gives_a_plan_that_the_next_one_follows(self):
+        """with the plan of a recorded run all of the next is as predicted, to the byte; longer and other runs work too"""
+        with tempfile.TemporaryDirectory() as folder:
+            trace, plan = os.path.join(folder, "trace.pickle"), os.path.join(folder, "plan")
+            self.command([str(HERE / "training.py"), "lm-streams", "record", "5", "4", trace])
+
+            def predict(total):
+                result = plimtest.run("replay", trace, "--format", "json", "--allocator", "plimsoll:plan",
+                                      "--device-memory", total, "--write-plan", plan)
+                return json.loads(result.stdout)
+
+            predict("24GiB")
+            same = self.train(plan, "lm-streams", 5, 4)
+            told = predict(str(same["total"]))
+            self.assertEqual((same["placed"], same["displaced"], same["astray"]), (same["allocs"], 0, 0))
+            self.assertEqual((same["peak_reserved"], same["peak_allocated"], same["pages_made"]),
+                             (told["peak"]["reserved_bytes"], told["peak"]["active_bytes"],
+                              told["counters"]["num_device_alloc"]))
+            self.assertEqual(told["plan"]["placed"], same["placed"])
+            self.assertLess(same["peak_reserved"], 1.01 * same["peak_allocated"])
+            longer = self.train(plan, "lm-streams", 9, 4)
+            self.assertEqual(longer["placed"], longer["allocs"])
+            for key in ("peak_reserved", "pages_made", "pages_moved"):  # not one more
+                self.assertEqual(longer[key], same[key])
+            other = self.train(plan, "lm-streams", 5, 5)
+            self.assertTrue(0 < other["placed"] < other["allocs"] // 2)
+            self.assertLess(other["peak_reserved"], 1.1 * other["peak_allocated"])
+
     def test_tagged_memory_can_be_given_back_for_a_time(self):
         """pause() gives the memory of what is tagged back, resume() puts memory at the same addresses"""
         for where in WHERE:
@@ -119,14 +156,18 @@ class AllocTest(unittest.TestCase):
     def test_settings_are_checked(self):
         """settings that make no sense are refused in Python and ignored, by name, in the environment"""
         code = ("import plimsoll.alloc as a\n"
-                "for bad in (dict(mode='x'), dict(mode='pool'), dict(page_mb=3), dict(slack=0), dict(limit_mb=-1)):\n"
+                "for bad in (dict(mode='x'), dict(mode='pool'), dict(page_mb=3), dict(slack=0), dict(limit_mb=-1),\n"
+                "            dict(mode='plan'), dict(plan='x'), dict(mode='plan', plan=a.__file__)):\n"
                 "    try: a.settings(**bad); print('taken', bad)\n"
                 "    except ValueError: pass\n")
         self.assertEqual(self.command(["-c", code]).stdout, b"")
         result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="sew",
                               PLIMSOLL_ALLOC_PAGE_MB="3")
-        self.assertIn(b"PLIMSOLL_ALLOC_MODE=sew is ignored: wanted stitch, hybrid or pool", result.stderr)
+        self.assertIn(b"PLIMSOLL_ALLOC_MODE=sew is ignored: wanted stitch, hybrid, pool or plan", result.stderr)
         self.assertIn(b"PLIMSOLL_ALLOC_PAGE_MB=3 is ignored", result.stderr)
+        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="plan",
+                              PLIMSOLL_ALLOC_PLAN=__file__)
+        self.assertIn(b"is ignored: wanted a plan; line 3: the first line is not", result.stderr)
 
     def test_a_program_that_knows_nothing_of_it(self):
         """python -m plimsoll.alloc runs a script with it"""
