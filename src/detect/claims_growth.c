@@ -74,12 +74,20 @@ static bool settled(struct plim_detector *d, struct plim_tracked *t)
     return t->settled_ns != 0;
 }
 
+static double total_of(const struct plim_detector *d, const struct plim_tracked *t)
+{
+    const struct plim_tracked *on = plim__device_of(d, t->subject.device);
+    return on != NULL && on->books_valid ? (double)on->total : 0;
+}
+
 /* Give a figure its newest value. True: a minute was completed. */
 static enum plim_status follow(struct plim_detector *d, struct plim_tracked *t,
                                enum plim_followed which, uint64_t value, bool *closed,
                                struct plim_err *err)
 {
     bool cumulative = which != PLIM_FOLLOWED_LIVE;
+    bool caches =
+        which == PLIM_FOLLOWED_LIVE || which == PLIM_FOLLOWED_HELD || which == PLIM_FOLLOWED_USED;
     if (t->growing[which] == NULL) {
         t->growing[which] = calloc(1, sizeof(*t->growing[which]));
         if (t->growing[which] == NULL) {
@@ -87,6 +95,7 @@ static enum plim_status follow(struct plim_detector *d, struct plim_tracked *t,
         }
         t->growing[which]->least = which == PLIM_FOLLOWED_OTHERS ? VISIT : 0;
     }
+    t->growing[which]->cache = caches ? CACHE_SHARE * total_of(d, t) : 0;
     *closed |=
         plim__growing_add(t->growing[which], d->now_ns, (double)value, t->now.load, cumulative);
     return PLIM_OK;
@@ -162,7 +171,31 @@ static void estimate(const struct plim_detector *d, const struct plim_tracked *t
     c->slope = plim__growing_slope(g, w);
     if (headroom(d, t, which, (double)w->slope, &least, &most)) {
         c->seconds_left = plim__left(g, least, most);
+        c->seconds_left.high = state_of(t, which) == PLIM_GROWTH_FILLING
+                                   ? FOREVER /* it may stop before */
+                                   : c->seconds_left.high;
     }
+}
+
+/* When a cache is a danger: its growth slows down, and crosses the headroom before it would stop. What an allocator
+ * has cached it gives back, so that with one only its live bytes count. */
+static struct plim_estimate cache_left(const struct plim_detector *d, const struct plim_tracked *t)
+{
+    enum plim_followed which =
+        t->growing[PLIM_FOLLOWED_LIVE] != NULL ? PLIM_FOLLOWED_LIVE : PLIM_FOLLOWED_HELD;
+    const struct plim_window *w = plim__growing_best(t->growing[which]);
+    double least, most, rest = (double)w->rest, fading = (double)w->fading;
+    struct plim_estimate left = {0};
+    if (w->state != PLIM_GROWTH_SLOWING || !(rest > 0) ||
+        !headroom(d, t, which, (double)w->slope, &least, &most) || least >= rest) {
+        return left;
+    }
+    least = fmax(least, 0);
+    left.valid = true;
+    left.value = fmin(-fading * log(1 - least / rest), FOREVER);
+    left.low = fmin(least / fmax((double)w->slope, 1), left.value);
+    left.high = most < rest ? fmax(-fading * log(1 - most / rest), left.value) : FOREVER;
+    return left;
 }
 
 static void who(const struct plim_tracked *t, char out[64])
@@ -173,6 +206,22 @@ static void who(const struct plim_tracked *t, char out[64])
                        t->subject.pid, t->subject.device);
     } else {
         (void)snprintf(out, 64, "Device %u", t->subject.device);
+    }
+}
+
+/* Whether it will stop, and what is known of where. */
+static void say_end(const struct plim_window *w, struct plim_claim *c)
+{
+    char bytes[PLIM_BYTES_TEXT];
+    if (w->state == PLIM_GROWTH_FILLING) {
+        plim__finding_say(
+            c->evidence, sizeof(c->evidence),
+            "It has grown from the start, as a cache does that fills: whether it will "
+            "stop does not show yet.");
+    } else if (w->state == PLIM_GROWTH_SLOWING && w->rest >= 0) {
+        plim__finding_say(c->evidence, sizeof(c->evidence),
+                          "It slows down, and would stop %s further on.",
+                          plim_bytes_format(bytes, (uint64_t)(double)w->rest));
     }
 }
 
@@ -196,6 +245,7 @@ static void say_growth(const struct plim_detector *d, const struct plim_tracked 
                       t->now.load < 0 ? "The load is not known."
                       : t->now.served ? "Requests of its engine do not explain it."
                                       : "How busy the device is does not explain it.");
+    say_end(w, c);
     if (c->seconds_left.valid) {
         plim__finding_say(c->evidence, sizeof(c->evidence), "At this pace memory is out in %s.",
                           plim__span(left, c->seconds_left.value));
@@ -260,12 +310,6 @@ static void next_step(const struct plim_tracked *t, const struct growth_claim *g
     }
 }
 
-static double total_of(const struct plim_detector *d, const struct plim_tracked *t)
-{
-    const struct plim_tracked *on = plim__device_of(d, t->subject.device);
-    return on != NULL && on->books_valid ? (double)on->total : 0;
-}
-
 /* Whether a finding tells of growth of this subject. Two classes may be about one figure. */
 static bool told(const struct plim_tracked *t)
 {
@@ -275,28 +319,48 @@ static bool told(const struct plim_tracked *t)
            t->standing[PLIM_FINDING_EXTERNAL].id != 0;
 }
 
+/* Pace and time left of growth, and whether it is what the claim is about. A leak is also claimed when growth that
+ * may be a cache's would fill the device soon: then it does not matter which of the two it is. */
+static bool holds(const struct plim_detector *d, const struct plim_tracked *t,
+                  const struct growth_claim *gc, struct plim_claim *c)
+{
+    enum plim_growth_state state = state_of(t, gc->which);
+    if (state < PLIM_GROWTH_SLOWING || gc->explained) {
+        return false;
+    }
+    estimate(d, t, gc->which, c);
+    if (gc->class == PLIM_FINDING_CACHE_GROWTH) {
+        c->seconds_left = cache_left(d, t);
+    }
+    bool soon = c->seconds_left.valid && c->seconds_left.value < SOON;
+    return state >= gc->least || (soon && state == PLIM_GROWTH_FILLING);
+}
+
 /* The claim that a figure grows. It ends when the figure has stopped, not when the growth is merely no
  * longer certain. */
 static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
                               const struct growth_claim *gc, struct plim_err *err)
 {
-    struct plim_claim c = {.state = PLIM_CLAIM_UNSURE};
+    struct plim_claim c = {.state = PLIM_CLAIM_UNSURE}, held = c;
     struct plim_growing *g = t->growing[gc->which];
     const struct plim_window *w = plim__growing_best(g);
     bool active = t->standing[gc->class].id != 0;
     bool cache = gc->class == PLIM_FINDING_CACHE_GROWTH;
     bool large = !cache || (double)w->grown >= CACHE_SHARE * total_of(d, t);
-    if (w->state >= gc->least && large && !gc->explained) {
+    if (large && holds(d, t, gc, &held)) {
+        c = held;
         c.state = PLIM_CLAIM_HOLDS;
         c.began_ns = g->grows_ns;
         c.bytes = (uint64_t)fmax(plim__growing_floor(g) - g->base, 0);
-        estimate(d, t, gc->which, &c);
         grade(d, g, gc->which, &c);
-        if (cache) {
+        if (cache && !(c.seconds_left.valid && c.seconds_left.value < SOON)) {
             c.severity = PLIM_SEVERITY_NOTICE;
-            c.seconds_left.valid = false; /* it stops before that */
         }
-        say_growth(d, t, gc->which, cache ? "Its cache grows" : words[gc->which].called, &c);
+        say_growth(d, t, gc->which,
+                   !cache                            ? words[gc->which].called
+                   : w->state == PLIM_GROWTH_SLOWING ? "Its cache grows"
+                                                     : "Its cache fills, or it leaks:",
+                   &c);
         next_step(t, gc, &c);
         g->slope = (double)w->slope;
         g->window = (double)w->seconds;

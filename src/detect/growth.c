@@ -14,16 +14,19 @@
 #define UNSTEADIER 1e-4 /* the same for a cumulative figure, in which noise does add up */
 #define RAMP                                                                                       \
     1e-6 /* the same in windows of hours: a day's rise of traffic lifts high-water marks for half a day */
-#define MANY_STEPS  0.6  /* of the steps must rise */
-#define ONE_STEP    0.5  /* of the growth may come in one step: more is a jump, not growth */
-#define FALLS       0.25 /* of the growth may be taken back on the way */
-#define SLOWER      0.9  /* second half against the first */
-#define SLOWER_T    2.0  /* standard errors; both make it slowing */
-#define MUCH_LESS   0.4  /* second half against the first: slowing whatever the spread */
-#define SAME_DAILY  0.7  /* of the growth must be new against the same hour of the day before */
-#define INTERVAL    1.38 /* Student's t of an 80 % interval, nine degrees of freedom */
-#define LEAST_ERROR 0.1  /* of a slope */
-#define STOPPED     0.15 /* of the growth that was expected */
+#define MANY_STEPS 0.6  /* of the steps must rise */
+#define ONE_STEP   0.5  /* of the growth may come in one step: more is a jump, not growth */
+#define FALLS      0.25 /* of the growth may be taken back on the way */
+#define SLOWER     0.9  /* second half against the first */
+#define SLOWER_T   2.0  /* standard errors; both make it slowing */
+#define MUCH_LESS  0.4  /* second half against the first: slowing whatever the spread */
+#define GOES_ON                                                                                    \
+    0.78 /* pace of now against before: exp(-1/4), at which a cache would still grow by twice what it has */
+#define SHOWN       1.645 /* standard errors of a one-sided 95 % */
+#define SAME_DAILY  0.7   /* of the growth must be new against the same hour of the day before */
+#define INTERVAL    1.38  /* Student's t of an 80 % interval, nine degrees of freedom */
+#define LEAST_ERROR 0.1   /* of a slope */
+#define STOPPED     0.15  /* of the growth that was expected */
 
 /* Newest `buckets` of a scale, `fold` to a point. */
 static const struct {
@@ -34,6 +37,12 @@ static const struct {
     {PLIM_SCALE_TENS, 18, 2},    {PLIM_SCALE_TENS, 36, 3},    {PLIM_SCALE_TENS, 72, 6},
     {PLIM_SCALE_TENS, 144, 12},  {PLIM_SCALE_HOURS, 36, 3},   {PLIM_SCALE_HOURS, 84, 7},
 };
+
+/* Seconds of a window. */
+static double length_of(unsigned w)
+{
+    return windows[w].buckets * plim_scale_seconds(windows[w].scale);
+}
 
 /* One point of n buckets, the newest of them `back` before the newest. */
 static bool fold(const struct plim_series *s, enum plim_scale scale, unsigned back, unsigned n,
@@ -65,8 +74,7 @@ static bool fold(const struct plim_series *s, enum plim_scale scale, unsigned ba
 static unsigned points_of(const struct plim_series *s, unsigned w, bool means, struct plim_point *p)
 {
     unsigned n = windows[w].buckets / windows[w].fold, got = 0;
-    if (plim_series_age(s, windows[w].scale) <
-        windows[w].buckets * plim_scale_seconds(windows[w].scale)) {
+    if (plim_series_age(s, windows[w].scale) < length_of(w)) {
         return 0;
     }
     for (unsigned i = n; i-- > 0;) {
@@ -131,6 +139,67 @@ static enum plim_growth_state state_of(const struct plim_series *s, const struct
     return slowing ? PLIM_GROWTH_SLOWING : PLIM_GROWTH_STEADY;
 }
 
+/* How the figure grew in the time before a window, as long as the window if so much is known, at least half of it;
+ * false: less is known. */
+static bool grew_before(const struct plim_series *s, unsigned w, double *bytes, double *seconds)
+{
+    enum plim_scale scale = length_of(w) <= 43200 ? PLIM_SCALE_TENS : PLIM_SCALE_HOURS;
+    unsigned n = (unsigned)(length_of(w) / plim_scale_seconds(scale));
+    const struct plim_bucket *then = NULL, *start = plim_series_bucket(s, scale, n);
+    unsigned back = 2 * n;
+    while (then == NULL && --back >= n + n / 2) {
+        then = plim_series_bucket(s, scale, back);
+    }
+    if (then == NULL || start == NULL) {
+        return false;
+    }
+    *bytes = (double)start->low - (double)then->low;
+    *seconds = (back - n) * plim_scale_seconds(scale);
+    return true;
+}
+
+/* The lowest value in the oldest stretch of time that is known; < 0: nothing is. */
+static double at_first(const struct plim_series *s)
+{
+    static const enum plim_scale scales[] = {PLIM_SCALE_HOURS, PLIM_SCALE_TENS};
+    for (unsigned i = 0; i < 2; i++) {
+        for (unsigned back = plim_series_kept(scales[i]); back-- > 0;) {
+            const struct plim_bucket *b = plim_series_bucket(s, scales[i], back);
+            if (b != NULL) {
+                return (double)b->low;
+            }
+        }
+    }
+    return -1;
+}
+
+/* Whether growth that fits all else may be a cache that fills. Caches fill from the start, fast at first: the growth
+ * must go back to before the window or to the beginning of what is known, and in all, or in an hour, be of a cache's
+ * size. It is none when it is shown, with 95 %, to go on: now against before the window, or, where nothing is known of that, the
+ * window's second half against the first. */
+static bool may_fill(const struct plim_growing *g, unsigned w, const struct plim_trend *t,
+                     double last)
+{
+    double earlier = 0, seconds = 0, first = at_first(&g->series);
+    double grown = first >= 0 ? fmax(last - first, t->grown) : t->grown;
+    if (fmax(3600 * t->slope, grown) < g->cache || !(g->cache > 0)) {
+        return false;
+    }
+    return grew_before(&g->series, w, &earlier, &seconds)
+               ? t->slope - SHOWN * M_SQRT2 * t->error < GOES_ON * earlier / seconds
+               : t->slowing - SHOWN * t->slowing_error < GOES_ON;
+}
+
+/* Where the growth would end if its pace went on falling as it does: an exponential through the ends of both halves. */
+static void set_end(const struct plim_trend *t, struct plim_window *out)
+{
+    out->rest = -1;
+    if (t->slowing > 0 && t->slowing < 1) {
+        out->rest = (float)(t->second * t->slowing / (1 - t->slowing));
+        out->fading = (float)(t->seconds / 2 / -log(t->slowing));
+    }
+}
+
 static struct plim_window judge(const struct plim_growing *g, unsigned w, struct view v)
 {
     struct plim_point p[PLIM_POINTS_MAX];
@@ -143,6 +212,10 @@ static struct plim_window judge(const struct plim_growing *g, unsigned w, struct
         return out;
     }
     out.state = state_of(&g->series, &t, p[n - 1].bytes, v);
+    if (out.state == PLIM_GROWTH_STEADY && may_fill(g, w, &t, p[n - 1].bytes)) {
+        out.state = PLIM_GROWTH_FILLING;
+    }
+    set_end(&t, &out);
     if (out.state == PLIM_GROWTH_STEADY && t.seconds < g->least) {
         out.state = PLIM_GROWTH_FLAT;
     }
@@ -197,7 +270,7 @@ const struct plim_window *plim__growing_for(const struct plim_growing *g, double
     const struct plim_window *chosen = NULL;
     for (unsigned w = 0; w < PLIM_WINDOWS; w++) {
         const struct plim_window *o = &g->windows[w];
-        if (o->state == PLIM_GROWTH_STEADY &&
+        if (o->state >= PLIM_GROWTH_FILLING &&
             (chosen == NULL ||
              ((double)chosen->seconds < seconds && o->seconds > chosen->seconds))) {
             chosen = o;

@@ -7,6 +7,8 @@
  *
  *   steady   more than chance and load explain, in many steps, not slowing down, and beyond what was
  *            seen before: what a leak does, and a cache only until it is full
+ *   filling  the same, but from the beginning of what is known, and not shown to go on as it did: a cache that fills
+ *            and a leak look alike so far
  *   slowing  the same, but slowing down: what a cache does
  *   flat     it does not grow
  *
@@ -24,6 +26,7 @@ enum plim_growth_state {
     PLIM_GROWTH_UNKNOWN,
     PLIM_GROWTH_FLAT,
     PLIM_GROWTH_SLOWING,
+    PLIM_GROWTH_FILLING,
     PLIM_GROWTH_STEADY
 };
 
@@ -33,12 +36,17 @@ struct plim_window {
     float slope;   /* bytes a second */
     float error;   /* standard error of it */
     float grown;   /* bytes */
+    float
+        rest; /* bytes that it will still grow, if it goes on slowing down as it does; < 0: it does not */
+    float fading; /* seconds in which its pace falls to 1/e; with `rest` */
 };
 
 struct plim_growing {
     struct plim_series series;
     struct plim_window windows[PLIM_WINDOWS];
-    bool held;     /* a finding tells of the growth */
+    bool held; /* a finding tells of the growth */
+    double
+        cache; /* bytes: what grows by less, in all and in an hour, is no cache that fills; 0: it cannot be one */
     double least;  /* seconds that growth must last to be believed; more after each that ended */
     double base;   /* bytes where the present growth began */
     double slope;  /* bytes a second, when it was last seen to grow */
@@ -58,8 +66,8 @@ bool plim__growing_add(struct plim_growing *g, uint64_t now_ns, double value, do
 /** plim__growing_best() - the longest window with the strongest state. */
 const struct plim_window *plim__growing_best(const struct plim_growing *g);
 
-/** plim__growing_for() - the steady window that suits a forecast of so many seconds: the shortest that
- * is at least as long, or the longest; NULL: none is steady. */
+/** plim__growing_for() - the steady (or filling) window that suits a forecast of so many seconds: the shortest that
+ * is at least as long, or the longest; NULL: there is none. */
 const struct plim_window *plim__growing_for(const struct plim_growing *g, double seconds);
 
 /** plim__growing_slope() - 80 % interval of the slope of that window: Student's t of its error, widened

@@ -180,6 +180,8 @@ static void shape(const double *y, unsigned n, struct plim_trend *out)
     }
     /* Rounding to the grain moves each end of a half by up to one. */
     double error = sqrt(within / (2 * half - 2) * 2 / half + 2 * GRAIN * GRAIN / 6 / half / half);
+    out->second = second * half;
+    out->slowing_error = first > 0 ? error / first : 0;
     out->slowing = first > 0 ? second / first : second > 0 ? 2 : 1;
     out->slowing_t = error > 0 ? (first - second) / error : first > second ? 99 : 0;
     /* Long-run variance of the steps, two lags: noise about a line gives back in the next step what it

@@ -27,18 +27,20 @@ struct plim_point {
 
 struct plim_trend {
     unsigned n;
-    double seconds;      /* from the first point to the last */
-    double slope;        /* bytes a second, without the load's share */
-    double error;        /* standard error of it */
-    double p;            /* probability of such growth by chance; 1 when it does not grow */
-    double grown;        /* bytes, last point against first */
-    double largest_rise; /* bytes, between neighbours */
-    double falls;        /* bytes, sum of all falls, positive */
-    unsigned rises;      /* how many of the n - 1 steps rise */
-    double slowing;      /* growth of the second half / of the first; 1: even */
-    double slowing_t;    /* how many standard errors the second is below the first */
-    double steadiness_t; /* mean increment against the spread of increments */
-    bool load_explains;  /* load and time rise together: they cannot be told apart */
+    double seconds;       /* from the first point to the last */
+    double slope;         /* bytes a second, without the load's share */
+    double error;         /* standard error of it */
+    double p;             /* probability of such growth by chance; 1 when it does not grow */
+    double grown;         /* bytes, last point against first */
+    double largest_rise;  /* bytes, between neighbours */
+    double falls;         /* bytes, sum of all falls, positive */
+    unsigned rises;       /* how many of the n - 1 steps rise */
+    double slowing;       /* growth of the second half / of the first; 1: even */
+    double slowing_error; /* standard error of it */
+    double second;        /* bytes, growth of the second half */
+    double slowing_t;     /* how many standard errors the second is below the first */
+    double steadiness_t;  /* mean increment against the spread of increments */
+    bool load_explains;   /* load and time rise together: they cannot be told apart */
 };
 
 /** plim_trend_of() - false: fewer than five points, or not in order. */

@@ -80,6 +80,9 @@ struct gen_options {
 
 struct gen;
 
+/** gen_makes() - whether this family has histories of that kind. */
+bool gen_makes(enum gen_kind kind);
+
 struct gen *gen_new(const struct gen_options *options);
 void gen_free(struct gen *gen);
 

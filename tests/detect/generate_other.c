@@ -330,6 +330,11 @@ static const int truths[GEN_KINDS] = {
 #undef GEN__X
 };
 
+bool gen_makes(enum gen_kind kind)
+{
+    return kind < GEN_KINDS;
+}
+
 struct gen *gen_new(const struct gen_options *options)
 {
     struct gen *g = calloc(1, sizeof(*g));

@@ -284,6 +284,9 @@ static void print_healthy(void)
            "| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (int kind = GEN_FLAT; kind < GEN_KINDS; kind++) {
         unsigned notices = 0, alerts[2] = {0};
+        if (!gen_makes((enum gen_kind)kind)) {
+            continue;
+        }
         printf("| %s |", gen_kind_text((enum gen_kind)kind));
         for (int view = 0; view < GEN_VIEWS; view++) {
             const struct cell *c = &cells[kind][view][0];
@@ -325,6 +328,9 @@ static void print_confusion(void)
         printf(" --- |");
     }
     for (int kind = 0; kind < GEN_KINDS; kind++) {
+        if (!gen_makes((enum gen_kind)kind)) {
+            continue;
+        }
         unsigned n = 0, raised[PLIM_FINDING_CLASSES] = {0};
         for (int view = 0; view < GEN_VIEWS; view++) {
             for (unsigned r = 0; r < RATES; r++) {
@@ -447,7 +453,7 @@ int main(int argc, char **argv)
     for (int kind = 0; kind < GEN_KINDS; kind++) {
         for (int view = 0; view < GEN_VIEWS; view++) {
             bool chosen = (only < 0 || only == kind) && (view_only < 0 || view_only == view) &&
-                          shown_in(kind, view);
+                          gen_makes((enum gen_kind)kind) && shown_in(kind, view);
             for (unsigned r = 0; chosen && r < (grows(kind) ? RATES : 1); r++) {
                 if (!grows(kind) || rate_only < 0 || rate_only == (int)r) {
                     run_cell(&plan, kind, view, r, o);
