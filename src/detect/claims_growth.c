@@ -391,6 +391,7 @@ static enum plim_status claim_fragmentation(struct plim_detector *d, struct plim
     double floor = plim__growing_floor(g), reserved = (double)t->now.reserved;
     struct plim_claim retried = {
         .state = PLIM_CLAIM_HOLDS, .severity = PLIM_SEVERITY_WARNING, .confidence = 0.85};
+    struct plim_claim tight = {.state = PLIM_CLAIM_CLEAR};
     struct growth_claim gc = {PLIM_FOLLOWED_STRANDED, PLIM_FINDING_FRAGMENTATION,
                               PLIM_GROWTH_STEADY, !held || floor < MATTERS * reserved, NULL};
     char bytes[PLIM_BYTES_TEXT], name[64];
@@ -406,8 +407,11 @@ static enum plim_status claim_fragmentation(struct plim_detector *d, struct plim
             "At least %s were stranded at every moment of the last ten minutes; the newest "
             "retry was %.0f min ago.",
             plim_bytes_format(bytes, retried.bytes), (double)(d->now_ns - t->retry_ns) / 6e10);
+        plim__say_shapes(t, &retried);
         next_step(t, &gc, &retried);
         gc.besides = &retried;
+    } else if (plim__tight(d, t, &tight) == PLIM_TIGHT_PIECES) {
+        gc.besides = &tight;
     }
     return claim(d, t, &gc, err);
 }
@@ -455,7 +459,11 @@ static enum plim_status process(struct plim_detector *d, struct plim_tracked *t,
         return PLIM_OK;
     }
     if (h->retries_valid) {
-        t->retry_ns = t->retries_valid && h->retries > t->retries ? d->now_ns : t->retry_ns;
+        uint64_t more = t->retries_valid ? plim_sub_sat(h->retries, t->retries) : 0;
+        if (more > 0) {
+            t->retry_ns = d->now_ns;
+            plim__tally_shape(t, more);
+        }
         t->retries = h->retries;
         t->retries_valid = true;
     }

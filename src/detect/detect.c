@@ -75,6 +75,7 @@ enum plim_status plim_detector_step(struct plim_detector *d, const struct plim_o
                                     struct plim_err *err)
 {
     advance(d, o);
+    plim__take_notes(d, o);
     PLIM_TRY(plim__note_ooms(d, o, err));
     PLIM_TRY(plim__books(d, o, err));
     plim_vec_foreach (t, &d->subjects) {
@@ -88,6 +89,7 @@ enum plim_status plim_detector_step(struct plim_detector *d, const struct plim_o
         } else {
             plim__count_ooms(d, t);
             PLIM_TRY(plim__rule_ooms(d, t, err));
+            PLIM_TRY(plim__rule_requests(d, t, err));
             PLIM_TRY(plim__rule_conditions(d, t, err));
         }
         PLIM_TRY(plim__rule_growth(d, t, err));

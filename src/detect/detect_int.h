@@ -8,8 +8,8 @@
  *   books.c      the observation, joined by subject: what each process on each device holds, and of what kind
  *   series.h     what is remembered of it: minima, maxima and load by the minute, by ten and by 120
  *   trend.h      what a window of a series says: growth, how sure, how steady, how fast
- *   rules        growth.c, fragmentation.c, capacity.c, trouble.c, sleep.c, outlier.c, ooms.c: one
- *                claim for each class and subject
+ *   rules        claims_growth.c, capacity.c, conditions.c, trouble.c, ooms.c, requests.c: one claim for
+ *                each class and subject
  *   findings.c   claims become findings with hysteresis, and end
  *
  * Time inside is `now_ns`: awake time since the detector began. Where the observations have a gap
@@ -106,6 +106,19 @@ struct plim_largest {
     uint32_t users; /* processes whose bytes are known */
 };
 
+#define PLIM_SHAPE  64u /* room for a shape in words */
+#define PLIM_SHAPES 4u
+
+/* What a process worked on, as it says, and on what when requests were retried. */
+struct plim_shapes {
+    char now[PLIM_SHAPE]; /* "" it says nothing */
+    uint64_t note;        /* hash of the note that said it */
+    bool held;            /* the note is in the newest observation */
+    uint64_t all;         /* retries, those without a shape too */
+    char seen[PLIM_SHAPES][PLIM_SHAPE];
+    uint64_t count[PLIM_SHAPES];
+};
+
 struct plim_tracked {
     struct plim_subject subject;
     uint64_t key;
@@ -128,13 +141,20 @@ struct plim_tracked {
     struct plim_largest largest; /* of a device */
     uint64_t first_step;         /* number of the step in which it was seen first */
     uint64_t oom_ns,
-        oom_bytes;      /* the newest failure: awake time, 0 none; bytes asked for, 0 unknown */
-    uint64_t ooms;      /* its allocator's counter, when ooms_valid */
-    uint64_t ooms_told; /* failures that were noted */
+        oom_bytes; /* the newest failure: awake time, 0 none; bytes asked for, 0 unknown */
+    char oom_shape[PLIM_SHAPE]; /* on which it worked then, "" unknown */
+    uint64_t ooms;              /* its allocator's counter, when ooms_valid */
+    uint64_t ooms_told;         /* failures that were noted */
     bool ooms_valid;
     uint64_t retries;  /* its allocator's counter, when retries_valid */
     uint64_t retry_ns; /* awake time of the newest retry seen, 0: none */
     bool retries_valid;
+    struct plim_shapes shapes; /* of a process */
+    struct {
+        char name[16]; /* of a process that ended at the time of the trouble, "" none */
+        uint32_t pid;
+        int32_t seconds;      /* after it; < 0: before */
+    } trouble_ended;          /* of a device */
     uint64_t sleeps;          /* of its engine */
     uint64_t asleep_ns;       /* awake time at which it fell asleep, 0: it is awake */
     uint64_t awake_most;      /* bytes that it held awake, at most */
@@ -150,11 +170,13 @@ struct plim_tracked {
 
 /* The lives of one program that ran out of memory, whatever their pid. */
 struct plim_lineage {
-    char name[16];         /* of the process, "" unused */
-    char device_uuid[96];  /* of the newest failure */
-    uint64_t newest_ns;    /* awake time of the newest failure */
-    uint32_t n, next;      /* ages kept; where the next goes */
-    float ages[PLIM_AGES]; /* seconds that it had lived */
+    char name[16];          /* of the process, "" unused */
+    char device_uuid[96];   /* of the newest failure */
+    uint64_t newest_ns;     /* awake time of the newest failure */
+    uint32_t n, next;       /* ages kept; where the next goes */
+    float ages[PLIM_AGES];  /* seconds that it had lived */
+    uint64_t asked;         /* bytes that it was refused last, 0 unknown */
+    char shape[PLIM_SHAPE]; /* on which it worked then, "" unknown */
 };
 
 /* How much lives of one program have held without leaking. */
@@ -259,6 +281,30 @@ PLIM_MUST_USE enum plim_status plim__rule_growth(struct plim_detector *d, struct
 /** plim__left() - time until the headroom, between `least` and `most` bytes, is used up by steady
  * growth. */
 struct plim_estimate plim__left(const struct plim_growing *g, double least, double most);
+
+/* ---- requests.c ---- */
+
+/** plim__take_notes() - what processes say that they work on; before failures are noted. */
+void plim__take_notes(struct plim_detector *d, const struct plim_observation *o);
+
+/** plim__tally_shape() - so many requests were retried. plim__say_shapes() - a line of evidence, when most of
+ * them came with one shape. */
+void plim__tally_shape(struct plim_tracked *t, uint64_t times);
+void plim__say_shapes(const struct plim_tracked *t, struct plim_claim *c);
+
+enum plim_tight {
+    PLIM_TIGHT_NOT,
+    PLIM_TIGHT_NEARLY,
+    PLIM_TIGHT_PIECES, /* only together with stranded pieces there would be room */
+    PLIM_TIGHT_LESS    /* not even so */
+};
+
+/** plim__tight() - whether the largest request that the program is known to make would find room; else the claim of
+ * it into *c. plim__rule_requests() - claims that there is less left. */
+enum plim_tight plim__tight(const struct plim_detector *d, const struct plim_tracked *t,
+                            struct plim_claim *c);
+PLIM_MUST_USE enum plim_status plim__rule_requests(struct plim_detector *d, struct plim_tracked *t,
+                                                   struct plim_err *err);
 
 /* ---- words.c ---- */
 

@@ -195,6 +195,8 @@ static void get_lineage(const json_t *o, struct plim_detector *d, struct plim_li
     const json_t *ages = json_object_get(o, "ages");
     get_text(o, "name", l->name, sizeof(l->name));
     get_text(o, "device", l->device_uuid, sizeof(l->device_uuid));
+    get_text(o, "shape", l->shape, sizeof(l->shape));
+    (void)get_u64(o, "asked", &l->asked);
     (void)get_u64(o, "newest_ns", &l->newest_ns);
     l->newest_ns = plim_min_u64(l->newest_ns, d->now_ns);
     for (size_t i = 0; i < json_array_size(ages) && l->n < PLIM_AGES; i++) {

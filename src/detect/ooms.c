@@ -60,15 +60,29 @@ static bool clusters(const struct plim_lineage *l, double *mean, double *cv)
     return l->n >= 3 && *mean > 60 && *cv <= limits[l->n];
 }
 
+/* What the program asked for will be asked for again. */
+static void remember_request(struct plim_detector *d, const struct plim_tracked *t, uint64_t bytes)
+{
+    if (bytes != 0 && t->subject.pid != 0 && t->subject.process[0] != '\0') {
+        struct plim_lineage *l = lineage_of(d, t->subject.process);
+        l->asked = bytes;
+        l->newest_ns = d->now_ns;
+        memcpy(l->shape, t->shapes.now, sizeof(l->shape));
+    }
+}
+
 static void note(struct plim_detector *d, struct plim_tracked *t, uint64_t bytes)
 {
     if (t->oom_ns != 0 && d->now_ns - t->oom_ns < SAME_NS) {
         t->oom_bytes = bytes != 0 ? bytes : t->oom_bytes;
+        remember_request(d, t, bytes);
         return;
     }
     bool first = t->oom_ns == 0;
+    remember_request(d, t, bytes);
     t->oom_ns = d->now_ns;
     t->oom_bytes = bytes;
+    memcpy(t->oom_shape, t->shapes.now, sizeof(t->oom_shape));
     t->ooms_told++;
     /* Only the first failure of a life counts, and only of a life whose beginning was seen. */
     if (first && t->subject.pid != 0 && t->first_step > 1 && t->subject.process[0] != '\0') {
@@ -81,9 +95,11 @@ static void note(struct plim_detector *d, struct plim_tracked *t, uint64_t bytes
     }
 }
 
-static void say_oom(const struct plim_tracked *t, struct plim_claim *c)
+static void say_oom(const struct plim_detector *d, const struct plim_tracked *t,
+                    struct plim_claim *c)
 {
-    char bytes[PLIM_BYTES_TEXT];
+    const struct plim_tracked *on = plim__device_of(d, t->subject.device);
+    char bytes[PLIM_BYTES_TEXT], span[24];
     const char *name = t->subject.process[0] != '\0' ? t->subject.process : "A process";
     if (t->oom_bytes != 0) {
         (void)snprintf(c->summary, sizeof(c->summary), "%s (pid %u) was refused %s on device %u.",
@@ -100,6 +116,19 @@ static void say_oom(const struct plim_tracked *t, struct plim_claim *c)
         plim__finding_say(c->evidence, sizeof(c->evidence), "Its allocator has handed out %s.",
                           plim_bytes_format(bytes, t->now.live));
     }
+    if (t->oom_shape[0] != '\0') {
+        plim__finding_say(c->evidence, sizeof(c->evidence), "It was working on: %s.", t->oom_shape);
+    }
+    if (on != NULL && on->trouble_xid != 0) {
+        bool after = on->trouble_ns <= t->oom_ns;
+        plim__finding_say(c->evidence, sizeof(c->evidence),
+                          "Its device reported Xid %llu %s %s it.",
+                          (unsigned long long)on->trouble_xid,
+                          plim__span(span, (double)(after ? t->oom_ns - on->trouble_ns
+                                                          : on->trouble_ns - t->oom_ns) /
+                                               1e9),
+                          after ? "before" : "after");
+    }
     (void)snprintf(c->next_step, sizeof(c->next_step),
                    "plimsoll explain on its log, or plimsoll diagnose on its snapshot, says why.");
 }
@@ -113,7 +142,7 @@ enum plim_status plim__rule_ooms(struct plim_detector *d, struct plim_tracked *t
                            .bytes = t->oom_bytes};
     if (t->oom_ns != 0 && d->now_ns - t->oom_ns < TOLD_NS) {
         c.state = PLIM_CLAIM_HOLDS;
-        say_oom(t, &c);
+        say_oom(d, t, &c);
     } else {
         plim__finding_say(c.evidence, sizeof(c.evidence), "No further failure for ten minutes.");
     }

@@ -132,6 +132,8 @@ static void put_lineage(struct plim_jsonw *w, const struct plim_lineage *l)
     plim_jsonw_kv_text(w, "name", l->name);
     plim_jsonw_kv_text(w, "device", l->device_uuid);
     put_u64(w, "newest_ns", l->newest_ns);
+    put_u64(w, "asked", l->asked);
+    plim_jsonw_kv_text(w, "shape", l->shape);
     plim_jsonw_key(w, "ages");
     plim_jsonw_array(w);
     for (unsigned i = 0; i < l->n; i++) { /* the oldest first */
@@ -166,7 +168,7 @@ void plim_detector_save(const struct plim_detector *d, struct plim_buf *out)
     plim_jsonw_key(&w, "lineages");
     plim_jsonw_array(&w);
     for (unsigned i = 0; i < PLIM_LINEAGES; i++) {
-        if (d->lineages[i].n > 0) {
+        if (d->lineages[i].n > 0 || d->lineages[i].asked > 0) {
             put_lineage(&w, &d->lineages[i]);
         }
     }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #define TROUBLE_NS PLIM_HOUR /* how long an Xid or an error of memory is told */
+#define TOGETHER_S 60.0      /* seconds: a process that ends so near to it has to do with it */
 
 static const struct {
     uint32_t number;
@@ -87,6 +88,22 @@ static void listen(struct plim_detector *d, struct plim_tracked *t,
     }
 }
 
+/* A process of the device that ended within a minute of the trouble: its victim, or its cause. */
+static void find_ended(const struct plim_detector *d, struct plim_tracked *t)
+{
+    plim_vec_foreach (p, &d->subjects) {
+        bool mine = p->subject.pid != 0 && p->subject.device == t->subject.device &&
+                    !plim__seen(d, p) && t->trouble_ended.name[0] == '\0';
+        double after = ((double)p->seen_ns - (double)t->trouble_ns) / 1e9;
+        if (mine && after <= TOGETHER_S && after >= -TOGETHER_S) {
+            (void)snprintf(t->trouble_ended.name, sizeof(t->trouble_ended.name), "%s",
+                           p->subject.process[0] != '\0' ? p->subject.process : "a process");
+            t->trouble_ended.pid = p->subject.pid;
+            t->trouble_ended.seconds = (int32_t)after;
+        }
+    }
+}
+
 static void say_errors(struct plim_claim *c, const struct plim_tracked *t)
 {
     bool program;
@@ -103,6 +120,17 @@ static void say_errors(struct plim_claim *c, const struct plim_tracked *t)
     plim__finding_say(c->evidence, sizeof(c->evidence), "%llu errors since it began%s.",
                       (unsigned long long)t->trouble_count,
                       program ? "; this kind is usually a program's own fault" : "");
+    if (t->trouble_ended.name[0] != '\0') {
+        char span[24];
+        int32_t after = t->trouble_ended.seconds;
+        plim__finding_say(c->evidence, sizeof(c->evidence), "%s (pid %u) ended %s%s.",
+                          t->trouble_ended.name, t->trouble_ended.pid,
+                          after == 0 ? "at that time"
+                                     : plim__span(span, after < 0 ? -after : after),
+                          after == 0  ? ""
+                          : after > 0 ? " after it"
+                                      : " before it");
+    }
     (void)snprintf(c->next_step, sizeof(c->next_step), "%s",
                    program ? "Look at the program that failed at this time; run it under "
                              "compute-sanitizer."
@@ -123,8 +151,12 @@ enum plim_status plim__rule_trouble(struct plim_detector *d, struct plim_tracked
         plim_has_figure(s, PLIM_FIGURE_REMAP_PENDING) && s->figure[PLIM_FIGURE_REMAP_PENDING] != 0;
     if (t->trouble_ns != 0 && d->now_ns - t->trouble_ns > TROUBLE_NS) {
         t->trouble_ns = t->trouble_count = 0;
+        t->trouble_ended.name[0] = '\0';
         t->trouble_xid = 0;
         t->trouble_errors = false;
+    }
+    if (t->trouble_ns != 0) {
+        find_ended(d, t);
     }
     c.state = gone || pending || t->trouble_ns != 0 ? PLIM_CLAIM_HOLDS : PLIM_CLAIM_CLEAR;
     if (gone) {

@@ -201,9 +201,11 @@ struct plim_observation {
     uint64_t mono_ns; /* CLOCK_BOOTTIME: for rates and slopes; sample.time_ns may step */
     PLIM_VEC(struct plim_allocator_now) allocators; /* order: pid, ordinal */
     PLIM_VEC(struct plim_owner_now) owners;         /* order: pid, ordinal, owner */
-    PLIM_VEC(struct plim_note_now) notes;           /* that hold; order: pid */
-    PLIM_VEC(struct plim_engine_now) engines;       /* order: as configured */
-    PLIM_VEC(struct plim_happening) happenings;     /* order: time */
+    PLIM_VEC(struct plim_note_now)
+    notes;                                    /* the newest of each process that holds, or else that
+                                             ended since the observation before; order: pid */
+    PLIM_VEC(struct plim_engine_now) engines; /* order: as configured */
+    PLIM_VEC(struct plim_happening) happenings; /* order: time */
 };
 
 /* The books of one use (a process on a device):

@@ -179,8 +179,12 @@ static int read_notes(struct plim_tap *tap, uint64_t notes, uint64_t mono, uint6
         if (note->number > before && tap->ooms_known) {
             hear_note(tap, note, time_ns);
         }
-        if (note->end_ns == 0 && note->number > newest) {
-            newest = note->number;
+        /* One that holds counts before one that has ended since the last look, the newest of its kind first. */
+        bool holds = note->end_ns == 0;
+        bool counts = holds || (note->number > before && tap->ooms_known);
+        uint64_t rank = note->number + (holds ? UINT64_C(1) << 63 : 0);
+        if (counts && rank > newest) {
+            newest = rank;
             tap->note = (struct plim_note_now){
                 .pid = tap->pid, .start_ticks = tap->start_ticks, .since_ns = time_ns};
             memcpy(tap->note.text, note->text, note->bytes);

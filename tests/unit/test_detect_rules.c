@@ -1,284 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the detector says of processes: leaks, caches, failures, sleep, siblings; and that what it learned
- * survives being saved. */
+/* What the detector says of processes: failures, requests, sleep, siblings, Xids; and that what it learned survives
+ * being saved. */
 
-#include "detect/detect.h"
 #include "detect/replay.h"
+#include "detect_made.h"
 #include "device/sample_json.h"
 #include "fail_alloc.h"
-#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#define SECOND UINT64_C(1000000000)
-#define GIB    PLIM_GIB
-#define MIB    PLIM_MIB
-#define RANKS  8u
-
-/* A machine of eight devices with one process on each, or fewer. */
-struct made {
-    struct plim_detector *detector;
-    struct plim_observation o;
-    unsigned ranks;
-    uint64_t held[RANKS]; /* as the driver counts it */
-    uint64_t live[RANKS]; /* of its allocator; 0: it tells nothing */
-    uint64_t stranded, retries;
-    uint32_t first_pid;
-    uint64_t time_ns; /* since 1970 */
-    bool asleep, engine;
-};
-
-static int make(void **state)
-{
-    struct made *m = calloc(1, sizeof(*m));
-    m->ranks = 1;
-    m->first_pid = 100;
-    m->time_ns = 1700000000 * SECOND;
-    assert_ok(plim_detector_new(NULL, &m->detector, NULL));
-    *state = m;
-    return 0;
-}
-
-static int drop(void **state)
-{
-    struct made *m = *state;
-    plim_detector_free(m->detector);
-    plim_vec_fini(&m->o.sample.devices);
-    plim_vec_fini(&m->o.sample.uses);
-    plim_vec_fini(&m->o.sample.processes);
-    plim_vec_fini(&m->o.allocators);
-    plim_vec_fini(&m->o.engines);
-    plim_vec_fini(&m->o.happenings);
-    free(m);
-    return 0;
-}
-
-static void put_rank(struct made *m, uint32_t i)
-{
-    struct plim_device_sample device = {.parent = PLIM_NO_PARENT};
-    struct plim_process_use use = {.device = i, .pid = m->first_pid + i, .bytes_valid = true};
-    struct plim_process_facts facts = {
-        .pid = use.pid, .ppid = 50, .start_ticks = use.pid, .name = "server"};
-    snprintf(device.uuid, sizeof(device.uuid), "GPU-%u", i);
-    plim_set_figure(&device, PLIM_FIGURE_TOTAL, 80 * GIB);
-    plim_set_figure(&device, PLIM_FIGURE_USED, m->held[i]);
-    plim_set_figure(&device, PLIM_FIGURE_FREE, 80 * GIB - m->held[i]);
-    use.bytes = use.counted = m->held[i];
-    assert_ok(plim_vec_push(&m->o.sample.devices, NULL, device));
-    assert_ok(plim_vec_push(&m->o.sample.uses, NULL, use));
-    assert_ok(plim_vec_push(&m->o.sample.processes, NULL, facts));
-    if (m->live[i] != 0) {
-        struct plim_allocator_now a = {.pid = use.pid, .start_ticks = use.pid, .device = i};
-        a.valid = 1u << PLIM_ALLOCATOR_ALLOCATED | 1u << PLIM_ALLOCATOR_RESERVED |
-                  1u << PLIM_ALLOCATOR_INACTIVE_SPLIT | 1u << PLIM_ALLOCATOR_RETRIES;
-        a.figure[PLIM_ALLOCATOR_ALLOCATED] = m->live[i];
-        a.figure[PLIM_ALLOCATOR_RESERVED] = m->held[i] - 500 * MIB;
-        a.figure[PLIM_ALLOCATOR_INACTIVE_SPLIT] = m->stranded;
-        a.figure[PLIM_ALLOCATOR_RETRIES] = m->retries;
-        assert_ok(plim_vec_push(&m->o.allocators, NULL, a));
-    }
-}
-
-/* One observation, `seconds` after the one before. */
-static void step(struct made *m, unsigned seconds)
-{
-    plim_sample_reset(&m->o.sample);
-    m->o.allocators.n = m->o.engines.n = 0;
-    for (uint32_t i = 0; i < m->ranks; i++) {
-        put_rank(m, i);
-    }
-    if (m->engine) {
-        struct plim_engine_now e = {.pid = m->first_pid, .up = true};
-        e.valid = 1u << PLIM_ENGINE_FIGURE_ASLEEP;
-        e.figure[PLIM_ENGINE_FIGURE_ASLEEP] = m->asleep;
-        assert_ok(plim_vec_push(&m->o.engines, NULL, e));
-    }
-    m->o.mono_ns += seconds * SECOND;
-    m->o.sample.time_ns = m->time_ns += seconds * SECOND;
-    assert_ok(plim_detector_step(m->detector, &m->o, NULL));
-    m->o.happenings.n = 0;
-}
-
-static void steps(struct made *m, unsigned minutes)
-{
-    for (unsigned i = 0; i < minutes * 6; i++) {
-        step(m, 10);
-    }
-}
-
-/* The finding of that class; id 0: none. */
-static struct plim_finding found(struct made *m, enum plim_finding_class class)
-{
-    size_t n;
-    const struct plim_finding *f = plim_detector_findings(m->detector, &n);
-    for (size_t i = 0; i < n; i++) {
-        if (f[i].class == class) {
-            return f[i];
-        }
-    }
-    return (struct plim_finding){0};
-}
-
-/* Minutes of growth at 100 MiB an hour. */
-static void leak(struct made *m, unsigned minutes)
-{
-    for (unsigned i = 0; i < minutes * 6; i++) {
-        uint64_t more = 100 * MIB / 360;
-        m->live[0] += m->live[0] != 0 ? more : 0;
-        m->held[0] += more;
-        step(m, 10);
-    }
-}
-
-static void a_leak_of_100_mib_an_hour_is_found_within_an_hour(void **state)
-{
-    struct made *m = *state;
-    m->held[0] = 20 * GIB;
-    m->live[0] = 15 * GIB;
-    steps(m, 12);
-    leak(m, 60);
-    struct plim_finding f = found(m, PLIM_FINDING_LEAK);
-    assert_true(f.active);
-    assert_int_equal(f.subject.pid, 100);
-    assert_true(f.slope.valid && f.seconds_left.valid);
-    assert_true(fabs(f.slope.value * 3600 / MIB - 100) < 5);
-    /* Reserved is 20 GiB - 500 MiB, 60 GiB are free. */
-    assert_true(fabs(f.seconds_left.value / 3600 - (64.4 * 1024 / 100)) < 60);
-}
-
-static void a_leak_of_which_only_the_driver_tells_is_found_and_less_sure(void **state)
-{
-    struct made *m = *state;
-    m->held[0] = 20 * GIB;
-    steps(m, 12);
-    leak(m, 60);
-    struct plim_finding f = found(m, PLIM_FINDING_LEAK);
-    assert_true(f.active);
-    assert_true(f.confidence < 0.7);
-    assert_non_null(strstr(f.next_step, "PLIMSOLL_ATTACH=1"));
-}
-
-static void growth_that_stops_ends_honestly(void **state)
-{
-    struct made *m = *state;
-    m->held[0] = 20 * GIB;
-    m->live[0] = 15 * GIB;
-    steps(m, 12);
-    leak(m, 60);
-    steps(m, 75);
-    struct plim_finding f = found(m, PLIM_FINDING_LEAK);
-    assert_false(f.active);
-    assert_non_null(strstr(f.evidence, "no longer grows"));
-}
-
-/* Minutes of a cache that is `full` bytes in the end, and grows to all but 1/e of them in `hours`, under a load that
- * moves by 100 MiB; from `m->held` and, with an allocator, `m->live`. True: a leak was told. */
-static bool fill_cache(struct made *m, double full, double hours, unsigned minutes)
-{
-    uint64_t held = m->held[0], live = m->live[0];
-    bool leaked = false;
-    for (unsigned i = 0; i < minutes * 6; i++) {
-        uint64_t more = (uint64_t)(full * (1 - exp(-(i / 360.0) / hours)));
-        more += (i * UINT64_C(7919) % 101) * MIB;
-        m->held[0] = held + more / (2 * MIB) * (2 * MIB);
-        m->live[0] = live != 0 ? live + more : 0;
-        step(m, 10);
-        leaked |= found(m, PLIM_FINDING_LEAK).active;
-    }
-    return leaked;
-}
-
-static void a_cache_that_fills_is_no_leak(void **state)
-{
-    struct made *m = *state;
-    for (int told = 0; told < 2; told++) {
-        m->held[0] = 20 * GIB;
-        m->live[0] = told ? 15 * GIB : 0;
-        m->first_pid++;
-        assert_false(fill_cache(m, 8.0 * GIB, 1.5, 60));
-        struct plim_finding f = found(m, PLIM_FINDING_CACHE_GROWTH);
-        assert_true(f.active);
-        assert_int_equal(f.severity, PLIM_SEVERITY_NOTICE);
-        assert_false(f.seconds_left.valid); /* it stops before memory is out */
-        m->held[0] = 20 * GIB;
-        m->live[0] = told ? 15 * GIB : 0;
-        m->first_pid++;
-        assert_false(fill_cache(m, 8.0 * GIB, 1.5, 24 * 60));
-        assert_false(found(m, PLIM_FINDING_CACHE_GROWTH).active);
-        steps(m, 60);
-    }
-}
-
-static void a_cache_that_would_outgrow_its_device_says_when(void **state)
-{
-    struct made *m = *state;
-    double crosses = 3 * 3600 * log(6); /* of 24 GiB there is room for 20 */
-    m->held[0] = 60 * GIB;
-    m->live[0] = 0;
-    (void)fill_cache(m, 24.0 * GIB, 3, 240);
-    struct plim_finding f = found(m, PLIM_FINDING_CACHE_GROWTH);
-    f = f.active ? f : found(m, PLIM_FINDING_LEAK);
-    assert_true(f.active);
-    assert_true(f.seconds_left.valid);
-    double left = crosses - 240 * 60;
-    assert_true(f.seconds_left.low <= 1.1 * left && left <= 1.1 * f.seconds_left.high);
-    assert_true(f.severity >= PLIM_SEVERITY_WARNING);
-}
-
-static void growth_that_fills_the_device_soon_is_told_whatever_it_is(void **state)
-{
-    struct made *m = *state;
-    m->held[0] = 60 * GIB;
-    steps(m, 12);
-    for (unsigned i = 0; i < 45 * 6; i++) {
-        m->held[0] += (i * UINT64_C(7919) % 101) * MIB * 2 / 3; /* 12 GiB an hour */
-        step(m, 10);
-    }
-    struct plim_finding f = found(m, PLIM_FINDING_LEAK);
-    assert_true(f.active);
-    assert_true(f.seconds_left.valid && f.seconds_left.value < 7200);
-}
-
-static void a_steady_process_is_left_alone_for_a_day(void **state)
-{
-    struct made *m = *state;
-    size_t n;
-    m->held[0] = 70 * GIB;
-    m->live[0] = 60 * GIB;
-    steps(m, 24 * 60);
-    (void)plim_detector_findings(m->detector, &n);
-    assert_int_equal(n, 0);
-}
-
-static void loading_for_half_an_hour_is_no_leak(void **state)
-{
-    struct made *m = *state;
-    size_t n;
-    m->held[0] = GIB;
-    for (unsigned i = 0; i < 180; i++) {
-        m->held[0] += 250 * MIB;
-        step(m, 10);
-    }
-    steps(m, 60);
-    (void)plim_detector_findings(m->detector, &n);
-    assert_int_equal(n, 0);
-}
-
-static void a_suspended_machine_does_not_stretch_the_clock(void **state)
-{
-    struct made *m = *state;
-    m->held[0] = 20 * GIB;
-    m->live[0] = 15 * GIB;
-    steps(m, 12);
-    leak(m, 30);
-    step(m, 8 * 3600);
-    leak(m, 30);
-    struct plim_finding f = found(m, PLIM_FINDING_LEAK);
-    assert_true(f.active);
-    assert_true(fabs(f.slope.value * 3600 / MIB - 100) < 10);
-}
 
 static void an_allocator_that_reserved_more_than_the_driver_counts_has_spilled(void **state)
 {
@@ -362,6 +91,99 @@ static void fail_at(struct made *m, unsigned minutes)
     oom.pid = m->first_pid;
     assert_ok(plim_vec_push(&m->o.happenings, NULL, oom));
     step(m, 1);
+}
+
+/* The process says what it works on; NULL: nothing. */
+static void work_on(struct made *m, const char *note)
+{
+    struct plim_note_now n = {.pid = m->first_pid, .start_ticks = m->first_pid};
+    m->o.notes.n = 0;
+    if (note != NULL) {
+        snprintf(n.text, sizeof(n.text), "%s", note);
+        assert_ok(plim_vec_push(&m->o.notes, NULL, n));
+    }
+}
+
+static void refuse(struct made *m, uint64_t bytes)
+{
+    struct plim_happening h = {.kind = PLIM_HAPPENED_OOM, .device = 0, .pid = m->first_pid};
+    h.value = bytes;
+    assert_ok(plim_vec_push(&m->o.happenings, NULL, h));
+}
+
+static void a_failure_says_on_what_the_process_worked(void **state)
+{
+    struct made *m = *state;
+    m->held[0] = 70 * GIB;
+    m->live[0] = 60 * GIB;
+    work_on(m, "{\"request_id\":\"r7\",\"shape\":{\"batch\":8,\"prompt\":4096}}");
+    steps(m, 1);
+    work_on(m, NULL); /* it ended by the failure */
+    refuse(m, 4 * GIB);
+    step(m, 1);
+    struct plim_finding f = found(m, PLIM_FINDING_OOM);
+    assert_true(f.active);
+    assert_non_null(strstr(f.evidence, "It was working on: batch 8, prompt 4096."));
+    steps(m, 11);
+    work_on(m, "{\"shape\":17, not JSON");
+    refuse(m, 4 * GIB);
+    step(m, 1);
+    assert_null(strstr(found(m, PLIM_FINDING_OOM).evidence, "It was working on"));
+}
+
+static void retries_are_told_with_the_shape_that_sees_most_of_them(void **state)
+{
+    struct made *m = *state;
+    m->held[0] = 40 * GIB;
+    m->live[0] = 20 * GIB;
+    m->stranded = 15 * GIB;
+    steps(m, 25);
+    for (int i = 0; i < 40; i++) {
+        work_on(m, i % 4 == 0 ? "{\"shape\":\"tall\"}" : "{\"shape\":{\"width\":1536}}");
+        m->retries += i % 2 == 1;
+        step(m, 10);
+    }
+    struct plim_finding f = found(m, PLIM_FINDING_FRAGMENTATION);
+    assert_true(f.active);
+    assert_non_null(strstr(f.evidence, "retries came while it worked on: width 1536."));
+}
+
+static void the_request_that_was_refused_is_held_against_what_is_left(void **state)
+{
+    struct made *m = *state;
+    m->held[0] = 60 * GIB + 500 * MIB;
+    m->live[0] = 40 * GIB;
+    m->stranded = 5 * GIB;
+    steps(m, 15);
+    work_on(m, "{\"shape\":\"1024x1024\"}");
+    refuse(m, 38 * GIB);
+    step(m, 10);
+    steps(m, 9);
+    assert_int_equal(found(m, PLIM_FINDING_FRAGMENTATION).id, 0); /* the failure itself is told */
+    assert_int_equal(found(m, PLIM_FINDING_CAPACITY).id, 0);
+    steps(m, 10); /* 34.5 GiB are free or can be given back; 5 more in pieces */
+    struct plim_finding f = found(m, PLIM_FINDING_FRAGMENTATION);
+    assert_true(f.active);
+    assert_int_equal(f.bytes, 38 * GIB);
+    assert_non_null(strstr(f.summary, "only stranded pieces"));
+    assert_non_null(strstr(f.evidence, "34.51 GiB are free or can be given back"));
+    assert_non_null(strstr(f.evidence, "1024x1024"));
+    m->first_pid++; /* the next life of the program; not even the pieces would do */
+    m->stranded = 0;
+    m->live[0] = 50 * GIB;
+    steps(m, 5);
+    f = found(m, PLIM_FINDING_CAPACITY);
+    assert_true(f.active);
+    assert_int_equal(f.subject.pid, m->first_pid);
+    assert_non_null(strstr(f.summary, "less is left"));
+    struct plim_buf text = {0};
+    plim_detector_save(m->detector, &text);
+    assert_non_null(strstr(text.p, "\"asked\":40802189312"));
+    plim_buf_fini(&text);
+    m->held[0] = 30 * GIB;
+    m->live[0] = 29 * GIB;
+    steps(m, 3);
+    assert_false(found(m, PLIM_FINDING_CAPACITY).active);
 }
 
 static void failures_at_a_like_age_cluster_and_others_do_not(void **state)
@@ -488,6 +310,45 @@ static void check_findings(struct made *m)
     }
 }
 
+static void an_xid_is_told_with_the_process_that_ended_by_it(void **state)
+{
+    struct made *m = *state;
+    struct plim_buf lines = {0};
+    struct plim_replayed replayed;
+    m->held[0] = 20 * GIB;
+    steps(m, 3);
+    m->xids = 1;
+    m->last_xid = 31;
+    for (unsigned i = 0; i < 12; i++) {
+        step(m, 2);
+        plim_sample_write(&lines, &m->o.sample);
+        m->dead = i >= 2;
+    }
+    assert_non_null(
+        strstr(found(m, PLIM_FINDING_DEVICE).evidence, "server (pid 100) ended 4 s after it."));
+    /* A recorded history begins after the count: a second error later in it is seen. */
+    m->dead = false;
+    m->first_pid = 200;
+    step(m, 60);
+    plim_sample_write(&lines, &m->o.sample);
+    m->dead = true;
+    m->xids = 2;
+    m->last_xid = 79;
+    step(m, 1);
+    plim_sample_write(&lines, &m->o.sample);
+    struct plim_source_bytes bytes = {plim_buf_str(&lines)};
+    struct plim_source source = plim_source_bytes(&bytes, plim_buf_str(&lines));
+    struct plim_detector *d;
+    assert_ok(plim_detector_new(NULL, &d, NULL));
+    assert_ok(plim_detect_replay(d, &source, &replayed, NULL));
+    assert_int_equal(replayed.findings.n, 1);
+    assert_non_null(strstr(replayed.findings.items[0].summary, "Xid 79"));
+    assert_non_null(strstr(replayed.findings.items[0].evidence, "server (pid 200) ended"));
+    plim_replayed_fini(&replayed);
+    plim_detector_free(d);
+    plim_buf_fini(&lines);
+}
+
 static void random_machines_never_break_a_promise(void **state)
 {
     struct made *m = *state;
@@ -531,23 +392,18 @@ int main(void)
 {
 #define EACH(test) cmocka_unit_test_setup_teardown(test, make, drop)
     const struct CMUnitTest tests[] = {
-        EACH(a_leak_of_100_mib_an_hour_is_found_within_an_hour),
-        EACH(a_leak_of_which_only_the_driver_tells_is_found_and_less_sure),
-        EACH(growth_that_stops_ends_honestly),
-        EACH(a_cache_that_fills_is_no_leak),
-        EACH(a_cache_that_would_outgrow_its_device_says_when),
-        EACH(growth_that_fills_the_device_soon_is_told_whatever_it_is),
-        EACH(a_steady_process_is_left_alone_for_a_day),
-        EACH(loading_for_half_an_hour_is_no_leak),
-        EACH(a_suspended_machine_does_not_stretch_the_clock),
         EACH(an_allocator_that_reserved_more_than_the_driver_counts_has_spilled),
         EACH(a_sleeper_that_holds_too_much_is_told),
         EACH(the_rank_that_differs_from_its_siblings_is_told),
         EACH(stranded_bytes_and_retries_are_fragmentation),
+        EACH(a_failure_says_on_what_the_process_worked),
+        EACH(retries_are_told_with_the_shape_that_sees_most_of_them),
+        EACH(the_request_that_was_refused_is_held_against_what_is_left),
         EACH(failures_at_a_like_age_cluster_and_others_do_not),
         EACH(what_was_learned_survives_being_saved),
         EACH(a_bad_text_is_refused_and_leaves_a_new_detector),
         EACH(a_recorded_history_gives_the_findings_that_a_monitor_would_have),
+        EACH(an_xid_is_told_with_the_process_that_ended_by_it),
         EACH(random_machines_never_break_a_promise),
         EACH(thousands_of_short_lives_are_forgotten),
     };
