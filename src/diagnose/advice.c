@@ -531,6 +531,10 @@ static enum plim_status tell_replays(struct adviser *a, struct plim_err *err)
 static bool worth_saying(const struct adviser *a, const struct plim_counterfactual *row,
                          enum plim_subclass subclass)
 {
+    if (subclass == PLIM_SUBCLASS_GROWING_STACK &&
+        a->d->set.verdict.subclass == PLIM_SUBCLASS_NEVER_FREED_CACHE) {
+        return false; /* the verdict's own rules have said it */
+    }
     const struct plim_ledger *l = &a->d->set.ledger;
     uint64_t base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
     const struct plim_effect *e = a->trials.effects;

@@ -287,17 +287,32 @@ static enum plim_subclass leak_subclass(const struct plim__bench *j)
                : PLIM_SUBCLASS_GROWING_STACK;
 }
 
+/* " (20.63 GiB with 1 more place)", when others leak as well and not just crumbs. */
+static const char *with_others(struct plim__bench *j)
+{
+    const struct plim_leaks *leaks = &j->d->leaks;
+    uint64_t all = 0, first = leaks->sites.items[leaks->suspects.items[0].site].bytes;
+    plim_vec_foreach (suspect, &leaks->suspects) {
+        all = plim_add_sat(all, leaks->sites.items[suspect->site].bytes);
+    }
+    size_t more = leaks->suspects.n - 1;
+    return more == 0 || all - first < first / 10
+               ? ""
+               : plim_arena_sayf(j->arena, " (%s with %zu more place%s)", plim__say_bytes(j, all),
+                                 more, more == 1 ? "" : "s");
+}
+
 static void verdict_leak(struct plim__bench *j, const char *tail)
 {
     const struct plim_leak_suspect *s = &j->d->leaks.suspects.items[0];
     const struct plim_site *site = &j->d->sites.sites.items[s->site];
     const struct plim_site_live *live = &j->d->leaks.sites.items[s->site];
     set_verdict(j, PLIM_CLASS_LEAK, leak_subclass(j), s->confidence,
-                plim_arena_sayf(j->arena,
-                                "Memory leaks at %s: %u blocks, %s, still growing at the end%s.",
-                                s->site > 0 ? plim_site_text(j->snapshot, site, j->arena)
-                                            : "a place that no stack names",
-                                live->blocks, plim__say_bytes(j, live->bytes), tail));
+                plim_arena_sayf(
+                    j->arena, "Memory leaks at %s: %u blocks, %s%s, still growing at the end%s.",
+                    s->site > 0 ? plim_site_text(j->snapshot, site, j->arena)
+                                : "a place that no stack names",
+                    live->blocks, plim__say_bytes(j, live->bytes), with_others(j), tail));
 }
 
 static void verdict_held(struct plim__bench *j)

@@ -144,25 +144,27 @@ static uint32_t bins_with_births(const struct plim_site_live *live)
     return n;
 }
 
-/* Longest run of bins without a birth, the ends of the trace included. */
-static uint32_t longest_pause(const struct plim_site_live *live)
+/* Longest run of bins without a birth, the end of the trace included, and its beginning when `whole`. */
+static uint32_t longest_pause(const struct plim_site_live *live, bool whole)
 {
     uint32_t longest = 0, run = 0;
+    bool counts = whole;
     for (uint32_t bin = 0; bin < PLIM_HISTORY_BINS; bin++) {
-        run = live->bins[bin] > 0 ? 0 : run + 1;
+        counts |= live->bins[bin] > 0;
+        run = live->bins[bin] > 0 || !counts ? 0 : run + 1;
         longest = run > longest ? run : longest;
     }
     return longest;
 }
 
 /* Born all along: in most bins, or in bursts (a request leaves several blocks) without a long pause. */
-static bool spread_out(const struct plim_site_live *live)
+static bool spread_out(const struct plim_site_live *live, bool whole)
 {
     uint32_t hit = bins_with_births(live);
     uint32_t wanted = (uint32_t)(MIN_BIN_SHARE * PLIM_HISTORY_BINS);
     wanted = live->born * 7 / 10 < wanted ? live->born * 7 / 10 : wanted;
     uint32_t bursts = live->blocks >= 2 * live->born ? MIN_BURSTS : MIN_GENERATIONS;
-    return hit >= wanted || (hit >= bursts && longest_pause(live) <= PLIM_HISTORY_BINS / 4);
+    return hit >= wanted || (hit >= bursts && longest_pause(live, whole) <= PLIM_HISTORY_BINS / 4);
 }
 
 /* Births in the last eighth of the trace, against what a steady pace would give there. */
@@ -199,12 +201,13 @@ static bool heap_grew(const struct plim_site_live *live, const struct plim_histo
            half >= MIN_NET_GROWTH * (double)live->bytes_second_half;
 }
 
-/* The births alone: enough of them, all along the trace, up to its end. */
-static bool grows_all_along(const struct plim_site_live *live, uint64_t bytes_born, size_t position)
+/* The births alone: enough of them, all along the trace, or from some time on unless `whole`, to its end. */
+static bool grows_all_along(const struct plim_site_live *live, uint64_t bytes_born, size_t position,
+                            bool whole)
 {
     bool older_stay = live->blocks >= 2 * MIN_GENERATIONS && live->max_lifetime < position / 4;
     uint32_t wanted = older_stay ? MIN_BORN : MIN_GENERATIONS;
-    return live->born >= wanted && spread_out(live) && still_growing(live) &&
+    return live->born >= wanted && spread_out(live, whole) && still_growing(live) &&
            live->replaced * 2 <= live->born &&
            (double)live->bytes_second_half >= MIN_SECOND_HALF * (double)bytes_born;
 }
@@ -268,7 +271,7 @@ static double suspicion_no_stacks(const struct finder *f, const struct plim_site
 {
     uint64_t grown = live->bytes_born - live->bytes_first_bin;
     bool works = (double)frees_of(f->in->history) >= MIN_CHURN_NO_STACKS * live->born;
-    return live->born >= ONE_PASS && works && grows_all_along(live, grown, f->in->position) &&
+    return live->born >= ONE_PASS && works && grows_all_along(live, grown, f->in->position, true) &&
                    heap_grew(live, f->in->history)
                ? 0.65
                : 0;
@@ -293,9 +296,12 @@ static enum plim_status suspicion(struct finder *f, uint32_t index, double *out,
     const struct plim_leak_input *in = f->in;
     const struct plim_site *site = &in->sites->sites.items[index];
     const struct plim_site_live *live = &f->leaks->sites.items[index];
+    bool whole = grows_all_along(live, live->bytes_born, in->position, true);
     *out = 0;
-    if (!grows_all_along(live, live->bytes_born, in->position) || !works(f, live) ||
-        !heap_grew(live, in->history) || (is_state(site) && !grows_beside_work(f, live))) {
+    if (!(whole || (may_be_one_pass(site) &&
+                    grows_all_along(live, live->bytes_born, in->position, false))) ||
+        !works(f, live) || !heap_grew(live, in->history) ||
+        (is_state(site) && !grows_beside_work(f, live))) {
         return PLIM_OK;
     }
     bool outlives = live->frees > live->born && live->median_age / 4 > live->max_lifetime;
@@ -304,7 +310,8 @@ static enum plim_status suspicion(struct finder *f, uint32_t index, double *out,
         enum plim_passes passes;
         PLIM_TRY(passes_of(f, index, &passes, err));
         few = live->blocks < ONE_PASS;
-        if (passes == PLIM_PASSES_ONE || (passes == PLIM_PASSES_UNCLEAR && few && !outlives)) {
+        if (passes == PLIM_PASSES_ONE || (passes != PLIM_PASSES_MANY && !whole) ||
+            (passes == PLIM_PASSES_UNCLEAR && few && !outlives)) {
             return PLIM_OK;
         }
     }
@@ -394,7 +401,7 @@ static enum plim_status judge_passes(struct finder *f, struct plim_arena *arena,
     for (uint32_t i = 1; suspects > 0 && i < leaks->sites.n; i++) {
         const struct plim_site_live *live = &leaks->sites.items[i];
         if (!may_be_one_pass(&f->in->sites->sites.items[i]) || is_suspect(leaks, i) ||
-            !grows_all_along(live, live->bytes_born, f->in->position) ||
+            !grows_all_along(live, live->bytes_born, f->in->position, false) ||
             !heap_grew(live, f->in->history)) {
             continue;
         }

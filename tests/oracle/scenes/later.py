@@ -305,3 +305,20 @@ def full_pool_evicts_at_random():
         if i % 50 == 49:
             mem(2200)
     del base
+
+
+@scene("leak", gpu="24GiB")
+@in_file("/home/user/train/epochs.py")
+def evaluation_after_training_keeps_losses():
+    """Some steps of training are well; the evaluation behind them keeps each loss with its graph."""
+    model, history = build(12, 1024), []
+    for _ in range(10):
+        model(tokens(2, 512)).float().mean().backward()
+        model.zero_grad(set_to_none=True)
+
+    def evaluate():
+        for step in range(500):
+            loss = model(tokens(2, 512)).float().mean()
+            history.append({"loss": loss, "step": step})
+
+    evaluate()
