@@ -36,6 +36,9 @@
  * bytes older than it. Loading and the first optimizer step have neither. */
 #define STATE_CHURN  10.0
 #define STATE_BEFORE 0.2
+/* The state of one optimizer is at most six times the weights (fp32 copies and two moments of 16-bit
+ * weights): more than this, against all else that lives, and several are kept. */
+#define MOST_OPTIMIZER 8.0
 /* Bursts of births that show a pace when no pause between them is longer than a quarter of the trace and
  * most of the site's blocks are older; else as many as MIN_GENERATIONS. */
 #define MIN_BURSTS 6u
@@ -238,14 +241,18 @@ static bool works(const struct finder *f, const struct plim_site_live *live)
 }
 
 /* Weights and optimizer states are kept on purpose, unless they come again and again amid work. */
-static bool grows_beside_work(const struct finder *f, const struct plim_site_live *live)
+static bool grows_beside_work(const struct finder *f, const struct plim_site_live *live,
+                              enum plim_category category)
 {
     uint64_t all = f->older;
     for (uint32_t bin = 0; bin < PLIM_HISTORY_BINS; bin++) {
         all = plim_add_sat(all, f->born_by_bin[bin]);
     }
-    return (double)frees_of(f->in->history) >= STATE_CHURN * live->born &&
-           (double)bytes_before(f, live) >= STATE_BEFORE * (double)all;
+    bool amid_work = (double)frees_of(f->in->history) >= STATE_CHURN * live->born &&
+                     (double)bytes_before(f, live) >= STATE_BEFORE * (double)all;
+    uint64_t others = plim_sub_sat(all, live->bytes);
+    return amid_work || (category == PLIM_CATEGORY_OPTIMIZER &&
+                         (double)live->bytes >= MOST_OPTIMIZER * (double)others);
 }
 
 /* How many separate births the live blocks stand for: blocks that come in bursts count as one. */
@@ -301,7 +308,7 @@ static enum plim_status suspicion(struct finder *f, uint32_t index, double *out,
     if (!(whole || (may_be_one_pass(site) &&
                     grows_all_along(live, live->bytes_born, in->position, false))) ||
         !works(f, live) || !heap_grew(live, in->history) ||
-        (is_state(site) && !grows_beside_work(f, live))) {
+        (is_state(site) && !grows_beside_work(f, live, site->category))) {
         return PLIM_OK;
     }
     bool outlives = live->frees > live->born && live->median_age / 4 > live->max_lifetime;
