@@ -59,15 +59,27 @@ static int64_t grown_since(const struct plim__bench *j, uint32_t bin)
     return (last > before ? last : before) - floor[bin];
 }
 
-/* Live bytes grew by more than compaction would give, in the last quarter of the trace or, steadily, in
- * its second half: compaction would only have put the failure off. */
+/* Bytes by which more is live at the end than ever before the last eighth of the trace. */
+static int64_t above_all_before(const struct plim__bench *j)
+{
+    const struct plim_history *h = &j->d->history;
+    int64_t before = 0;
+    for (uint32_t bin = 0; bin < PLIM_HISTORY_BINS * 7 / 8; bin++) {
+        before = h->bin_peak[bin] > before ? h->bin_peak[bin] : before;
+    }
+    return h->live_end - before;
+}
+
+/* Live bytes grew by more than compaction would give: in the last quarter of the trace or, steadily, in
+ * its second half, or by one pass that is larger than all before. Compaction would only have put the
+ * failure off. */
 static bool outpaced(const struct plim__bench *j, const struct plim__cause *c)
 {
     int64_t quarter = grown_since(j, PLIM_HISTORY_BINS * 3 / 4);
     int64_t half = grown_since(j, PLIM_HISTORY_BINS / 2);
     int64_t gain = (int64_t)plim_min_u64(c->gain.bytes, INT64_MAX);
     return c->cls == PLIM_CLASS_FRAGMENTATION &&
-           (quarter > gain || (half > gain && quarter >= half / 3));
+           (quarter > gain || (half > gain && quarter >= half / 3) || above_all_before(j) > gain);
 }
 
 enum plim_status plim__push_counterfactual(struct plim__bench *j, const struct plim__cause *c,

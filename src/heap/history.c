@@ -98,16 +98,19 @@ static int64_t live_change(const struct reader *r, const struct plim_event *e)
     return e->action == PLIM_ACTION_ALLOC ? size : e->action == r->free_action ? -size : 0;
 }
 
-/* Keep the lowest level of each bin; a bin starts at the level where the one before ended. */
+/* Keep the levels of each bin; a bin starts at the level where the one before ended. */
 static void note_level(struct reader *r, size_t i, const struct plim_event *e)
 {
-    int64_t *floor = r->history->bin_floor;
+    int64_t *floor = r->history->bin_floor, *peak = r->history->bin_peak;
     while (i >= r->next_bin) {
         floor[++r->bin] = r->live;
+        peak[r->bin] = r->live;
         r->next_bin = first_of_bin(r->bin + 1, r->position);
     }
     r->live += live_change(r, e);
     floor[r->bin] = r->live < floor[r->bin] ? r->live : floor[r->bin];
+    peak[r->bin] = r->live > peak[r->bin] ? r->live : peak[r->bin];
+    r->history->live_end = r->live;
 }
 
 /* A new record in segment size: near the last one it lengthens the row, else it starts one. */

@@ -43,6 +43,8 @@ struct plim_history {
     uint32_t bin_frees[PLIM_HISTORY_BINS]; /* frees in each bin */
     uint64_t bin_bytes[PLIM_HISTORY_BINS]; /* bytes allocated in each bin */
     int64_t bin_floor[PLIM_HISTORY_BINS];  /* fewest live bytes in each bin, against the start */
+    int64_t bin_peak[PLIM_HISTORY_BINS];   /* most live bytes in each bin, against the start */
+    int64_t live_end;                      /* live bytes at the position, against the start */
     struct plim_map unknown_sizes; /* requested size -> frees of blocks from before the recording */
 };
 

@@ -342,6 +342,27 @@ static void the_same_holes_matter_to_a_large_request(void **state)
     assert_verdict(&options, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_STRANDED);
 }
 
+static void holes_do_not_explain_a_pass_larger_than_all_before(void **state)
+{
+    (void)state;
+    maker_init(&maker);
+    uint32_t keep = maker_stack(&maker, "keep", "user.py", 3);
+    uint32_t work = maker_stack(&maker, "work", "user.py", 20);
+    maker_alloc(&maker, 4 * PLIM_GIB, keep);
+    for (int i = 0; i < 20; i++) {
+        maker_strand(&maker, 128 * PLIM_MIB, 4 * PLIM_MIB, 0, keep);
+    }
+    for (int i = 0; i < 200; i++) {
+        maker_free(&maker, maker_alloc(&maker, 900 * PLIM_KIB, work));
+    }
+    for (int i = 0; i < 10; i++) {
+        maker_alloc(&maker, PLIM_GIB, work);
+    }
+    maker_oom(&maker, 2 * PLIM_GIB, 100 * PLIM_MIB, work);
+    struct plim_diagnose_options options = with_total(17 * PLIM_GIB);
+    assert_verdict(&options, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET);
+}
+
 static void holes_under_a_cap_are_named_before_the_cap(void **state)
 {
     (void)state;
@@ -445,6 +466,7 @@ int main(void)
         cmocka_unit_test(leak_without_any_stacks_is_seen_by_growth_amid_work),
         cmocka_unit_test(few_holes_are_the_usual_cost_of_caching),
         cmocka_unit_test(the_same_holes_matter_to_a_large_request),
+        cmocka_unit_test(holes_do_not_explain_a_pass_larger_than_all_before),
         cmocka_unit_test(holes_under_a_cap_are_named_before_the_cap),
         cmocka_unit_test(without_the_size_of_the_device_no_capacity_verdict_is_sure),
         cmocka_unit_test(a_full_device_without_history_is_unknown),
