@@ -185,6 +185,49 @@ static enum plim_status read_traffic(const struct plim_opts_plan *opts,
 
 /* ---- flags -------------------------------------------------------------------------------------------- */
 
+/* How many words of a whole command line name the program: "python -m sglang.launch_server", "ollama serve". */
+static size_t program_words(const char *const *args, size_t n)
+{
+    bool module = n > 1 && strncmp(args[0], "python", 6) == 0 && strcmp(args[1], "-m") == 0;
+    size_t i = module ? 2 : 0;
+    while (i < n && args[i][0] != '-') {
+        i++;
+    }
+    return i;
+}
+
+/* How many words from here name the model, which was given apart: an option and its value, or none. */
+static size_t model_words(const char *const *args, size_t n)
+{
+    static const char *const options[] = {"--model", "--model-path", "--model-id", "-m"};
+    for (size_t i = 0; i < PLIM_COUNT_OF(options); i++) {
+        size_t length = strlen(options[i]);
+        if (strncmp(args[0], options[i], length) == 0 &&
+            (args[0][length] == '\0' || args[0][length] == '=')) {
+            return args[0][length] == '=' || n == 1 ? 1 : 2;
+        }
+    }
+    return 0;
+}
+
+/* The flags of a command as it was typed for an engine other than vLLM, whose own reader does the same. */
+static size_t add_flags(const char *const *args, size_t n, const char **words)
+{
+    size_t used = 0, i = 0;
+    while (i < n && args[i][0] != '-' && strchr(args[i], '=') != NULL) {
+        words[used++] = args[i++]; /* variables in front */
+    }
+    i += program_words(args + i, n - i);
+    while (i < n) {
+        size_t skip = model_words(args + i, n - i);
+        if (skip == 0) {
+            words[used++] = args[i++];
+        }
+        i += skip;
+    }
+    return used;
+}
+
 /* The engine's flags, behind the variables that it would inherit from here. */
 static enum plim_status read_words(struct plim_cli *cli, struct plim_plan_request *out,
                                    struct plim_err *err)
@@ -202,7 +245,10 @@ static enum plim_status read_words(struct plim_cli *cli, struct plim_plan_reques
             words[n++] = plim_arena_sayf(&cli->arena, "%s=%s", inherited[i], value);
         }
     }
-    for (size_t i = 0; i < flags; i++) {
+    if (out->engine != PLIM_ENGINE_VLLM) {
+        n = add_flags(cli->args + 1, flags, words);
+    }
+    for (size_t i = 0; out->engine == PLIM_ENGINE_VLLM && i < flags; i++) {
         words[n++] = cli->args[1 + i];
     }
     out->words = words;
