@@ -28,7 +28,7 @@ MAY_INCLUDE = {
     "replay": INPUT,
     "serving": INPUT,
     "diagnose": JUDGE,
-    "report": REPORT | {"detect", "device", "dryrun", "incident", "observe", "record", "store"},
+    "report": REPORT | {"detect", "device", "dryrun", "http", "incident", "observe", "record", "store"},
     "dryrun": REPORT | {"simgpu"},  # and the table of cards that the simulated device has
     "record": INPUT,
     "device": NOUNS | {"recorder"},  # the recorder's tables of entry points

@@ -4,73 +4,44 @@
 #include "report/serve.h"
 
 #include "base/num.h"
+#include "http/http.h"
+#include "http/parse.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <stdio.h>
 #include <sys/random.h>
 
 #define TOKEN_BYTES 16u
 #define TOKEN_TEXT  (2u * TOKEN_BYTES)
-#define CONNECTIONS 64u
-#define PATIENCE    30u /* seconds that an idle connection is kept */
+#define PAGE_CSP    "frame-ancestors 'none'" /* the page itself says the rest */
 
 struct plim_server {
-    struct plim_detail *details; /* [n], borrowed */
+    struct plim_detail *details; /* [n], borrowed; the slow thread's while the server runs */
     size_t n;
     struct plim_buf page;
-    struct MHD_Daemon *daemon;
-    uint16_t port;
+    struct plim_http *http;
     char token[TOKEN_TEXT + 1];
+    char address[32];
+    const char *listen[1]; /* the address */
     char url[80];
 };
 
+/* What is asked of the details. */
 struct request {
-    struct plim_server *server;
-    struct MHD_Connection *connection;
+    const struct plim_http_request *http;
     struct plim_detail *detail; /* of the device asked about */
 };
 
-static enum MHD_Result answer(struct request *r, unsigned status, const char *type,
-                              struct plim_str body)
-{
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(body.n, (void *)(uintptr_t)body.p, MHD_RESPMEM_MUST_COPY);
-    if (!response) {
-        return MHD_NO;
-    }
-    MHD_add_response_header(response, "Content-Type", type);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, "X-Frame-Options", "DENY");
-    MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
-    MHD_add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
-    enum MHD_Result result = MHD_queue_response(r->connection, status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-static enum MHD_Result refuse(struct request *r, unsigned status, const char *why)
-{
-    return answer(r, status, "text/plain; charset=utf-8", plim_str_from(why));
-}
-
 /* A whole number from the query; false when it is missing or something else. */
-static bool query_number(struct request *r, const char *name, uint32_t *out)
+static bool query_number(const struct request *r, const char *name, uint32_t *out)
 {
-    const char *text = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
-    uint64_t value = 0;
-    if (!text || !*text) {
+    struct plim_str text;
+    uint64_t value;
+    if (!plim_http_query(r->http, name, &text) || !plim_http_number(text, &value) ||
+        value > UINT32_MAX) {
         return false;
     }
-    for (const char *p = text; *p; p++) {
-        if (*p < '0' || *p > '9' || value > UINT32_MAX) {
-            return false;
-        }
-        value = value * 10 + (uint64_t)(*p - '0');
-    }
-    *out = (uint32_t)plim_min_u64(value, UINT32_MAX);
+    *out = (uint32_t)value;
     return true;
 }
 
@@ -128,111 +99,86 @@ static enum plim_status fill_heap(struct request *r, struct plim_columns *column
 }
 
 /* The device that a request is about: the first unless it names one. */
-static enum plim_status choose_device(struct request *r, struct plim_err *err)
+static enum plim_status choose_device(const struct plim_server *server, struct request *r,
+                                      struct plim_err *err)
 {
     uint32_t device;
-    r->detail = &r->server->details[0];
-    if (!MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "device")) {
+    struct plim_str named;
+    r->detail = &server->details[0];
+    if (!plim_http_query(r->http, "device", &named)) {
         return PLIM_OK;
     }
-    for (size_t i = 0; query_number(r, "device", &device) && i < r->server->n; i++) {
-        if (r->server->details[i].diagnosis->device == device) {
-            r->detail = &r->server->details[i];
+    for (size_t i = 0; query_number(r, "device", &device) && i < server->n; i++) {
+        if (server->details[i].diagnosis->device == device) {
+            r->detail = &server->details[i];
             return PLIM_OK;
         }
     }
     return plim__fail(err, PLIM_E_RANGE, "there is no such device in the page");
 }
 
+/* Whoever does not know the token learns nothing, not even that it is wrong. */
+static enum plim_status check_token(const struct plim_server *server,
+                                    const struct plim_http_request *request, struct plim_err *err)
+{
+    struct plim_str token = {server->token, TOKEN_TEXT};
+    return plim_http_same_secret(token, request->param[0])
+               ? PLIM_OK
+               : plim__fail(err, PLIM_E_NOTFOUND, "there is nothing at this address");
+}
+
 typedef enum plim_status (*filler)(struct request *, struct plim_columns *, struct plim_err *);
 
-static enum MHD_Result answer_columns(struct request *r, filler fill)
+static enum plim_status answer_columns(const struct plim_server *server,
+                                       const struct plim_http_request *request, filler fill,
+                                       struct plim_http_answer *answer, struct plim_err *err)
 {
+    struct request r = {request, NULL};
     struct plim_columns columns;
     struct plim_detail_chosen chosen = {0};
-    struct plim_buf out = {0};
-    struct plim_err err = {0};
+    PLIM_TRY(check_token(server, request, err));
+    PLIM_TRY(choose_device(server, &r, err));
     plim_columns_init(&columns);
-    enum plim_status st = choose_device(r, &err);
+    plim_detail_forget_stacks(r.detail);
+    enum plim_status st = fill(&r, &columns, err);
     if (st == PLIM_OK) {
-        plim_detail_forget_stacks(r->detail);
-        st = fill(r, &columns, &err);
+        st = plim_detail_put_stacks(r.detail, SIZE_MAX, &columns, &chosen, err);
     }
     if (st == PLIM_OK) {
-        st = plim_detail_put_stacks(r->detail, SIZE_MAX, &columns, &chosen, &err);
+        st = plim_columns_write(&columns, &answer->text, err);
     }
-    if (st == PLIM_OK) {
-        st = plim_columns_write(&columns, &out, &err);
-    }
-    enum MHD_Result result =
-        st == PLIM_OK ? answer(r, MHD_HTTP_OK, "application/octet-stream", plim_buf_str(&out))
-                      : refuse(r, (unsigned)plim_status_http(st), err.message);
-    plim_buf_fini(&out);
+    answer->type = "application/octet-stream";
     plim_columns_fini(&columns);
-    return result;
+    return st;
 }
 
-/* Compare without telling by time how much was right. */
-static bool token_is(const struct plim_server *server, const char *text)
+#define ANSWER(name)                                                                               \
+    static enum plim_status answer_##name(void *self, const struct plim_http_request *request,     \
+                                          struct plim_http_answer *answer, struct plim_err *err)   \
+    {                                                                                              \
+        return answer_columns(self, request, fill_##name, answer, err);                            \
+    }
+ANSWER(series)
+ANSWER(events)
+ANSWER(heap)
+
+static enum plim_status answer_page(void *self, const struct plim_http_request *request,
+                                    struct plim_http_answer *answer, struct plim_err *err)
 {
-    unsigned differs = 0;
-    if (strnlen(text, TOKEN_TEXT) < TOKEN_TEXT) {
-        return false;
-    }
-    for (unsigned i = 0; i < TOKEN_TEXT; i++) {
-        differs |= (unsigned char)text[i] ^ (unsigned char)server->token[i];
-    }
-    return differs == 0;
+    const struct plim_server *server = self;
+    PLIM_TRY(check_token(server, request, err));
+    answer->type = "text/html; charset=utf-8";
+    answer->csp = PAGE_CSP;
+    plim_buf_add(&answer->text, plim_buf_str(&server->page));
+    return plim_buf_status(&answer->text, err);
 }
 
-static bool host_is_ours(struct request *r)
-{
-    const char *host =
-        MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    char number[32], name[32];
-    (void)snprintf(number, sizeof(number), "127.0.0.1:%u", r->server->port);
-    (void)snprintf(name, sizeof(name), "localhost:%u", r->server->port);
-    return host && (strcmp(host, number) == 0 || strcmp(host, name) == 0);
-}
-
-static enum MHD_Result route(struct request *r, const char *path)
-{
-    static const struct {
-        const char *name;
-        filler fill;
-    } answers[] = {{"series", fill_series}, {"events", fill_events}, {"heap", fill_heap}};
-    if (path[0] != '/' || !token_is(r->server, path + 1) || path[1 + TOKEN_TEXT] != '/') {
-        return refuse(r, MHD_HTTP_NOT_FOUND, "not found\n");
-    }
-    path += TOKEN_TEXT + 2;
-    if (*path == '\0') {
-        return answer(r, MHD_HTTP_OK, "text/html; charset=utf-8", plim_buf_str(&r->server->page));
-    }
-    for (size_t i = 0; i < PLIM_COUNT_OF(answers); i++) {
-        if (strcmp(path, answers[i].name) == 0) {
-            return answer_columns(r, answers[i].fill);
-        }
-    }
-    return refuse(r, MHD_HTTP_NOT_FOUND, "not found\n");
-}
-
-/* NOLINTNEXTLINE(readability-function-size): libmicrohttpd fixes the parameters */
-static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url,
-                                  const char *method, const char *version, const char *upload,
-                                  size_t *upload_size, void **state)
-{
-    struct request r = {self, connection, NULL};
-    (void)version;
-    (void)upload;
-    (void)state;
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-        return *upload_size > 0 ? MHD_NO : refuse(&r, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
-    }
-    if (!host_is_ours(&r)) {
-        return refuse(&r, MHD_HTTP_FORBIDDEN, "wrong host\n");
-    }
-    return route(&r, url);
-}
+static const struct plim_http_route routes[] = {
+    {"GET", "/{}/", answer_page, 0, 0},
+    {"GET", "/{}/series", answer_series, PLIM_HTTP_SLOW, 0},
+    {"GET", "/{}/events", answer_events, PLIM_HTTP_SLOW, 0},
+    {"GET", "/{}/heap", answer_heap, PLIM_HTTP_SLOW, 0},
+};
 
 static enum plim_status make_token(struct plim_server *server, struct plim_err *err)
 {
@@ -246,27 +192,21 @@ static enum plim_status make_token(struct plim_server *server, struct plim_err *
     return PLIM_OK;
 }
 
-static enum plim_status start_daemon(struct plim_server *server, uint16_t port,
-                                     struct plim_err *err)
+static enum plim_status start(struct plim_server *server, uint16_t port, struct plim_err *err)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    errno = 0;
-    server->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, port, NULL,
-                                      NULL, on_request, server, MHD_OPTION_SOCK_ADDR, &address,
-                                      MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
-                                      MHD_OPTION_CONNECTION_TIMEOUT, PATIENCE, MHD_OPTION_END);
-    if (!server->daemon) {
-        int e = errno ? errno : EADDRINUSE;
-        enum plim_status st =
-            plim__fail_errno(err, PLIM_E_OS, e, "cannot listen on 127.0.0.1:%u", port);
+    struct plim_http_options options = {.listen = server->listen,
+                                        .n_listen = 1,
+                                        .routes = routes,
+                                        .n_routes = PLIM_COUNT_OF(routes),
+                                        .self = server};
+    server->listen[0] = server->address;
+    (void)snprintf(server->address, sizeof(server->address), "127.0.0.1:%u", port);
+    enum plim_status st = plim_http_start(&options, &server->http, err);
+    if (st == PLIM_E_OS) {
         plim__err_hint(err, "another program may have the port; --port 0 takes a free one");
-        return st;
     }
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    server->port = info ? info->port : port;
-    (void)snprintf(server->url, sizeof(server->url), "http://127.0.0.1:%u/%s/", server->port,
+    PLIM_TRY(st);
+    (void)snprintf(server->url, sizeof(server->url), "%s%s/", plim_http_url(server->http, 0),
                    server->token);
     return PLIM_OK;
 }
@@ -286,7 +226,7 @@ enum plim_status plim_server_start(struct plim_detail *details, size_t n, const 
         st = plim_html_page(&server->page, details, n, &options, err);
     }
     if (st == PLIM_OK) {
-        st = start_daemon(server, port, err);
+        st = start(server, port, err);
     }
     if (st != PLIM_OK) {
         plim_server_stop(server);
@@ -299,9 +239,7 @@ enum plim_status plim_server_start(struct plim_detail *details, size_t n, const 
 void plim_server_stop(struct plim_server *server)
 {
     if (server) {
-        if (server->daemon) {
-            MHD_stop_daemon(server->daemon);
-        }
+        plim_http_stop(server->http);
         plim_buf_fini(&server->page);
         free(server);
     }

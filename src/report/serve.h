@@ -18,7 +18,7 @@
  *
  * Columns are those of docs/format/report-data.md, not compressed, with the stacks that they refer
  * to.
- * Threads: the server has one of its own; the details belong to it while it runs.
+ * Threads: those of http/http.h; the details belong to the server while it runs.
  */
 
 #include "report/html.h"

@@ -3,6 +3,7 @@
 """plimsoll view without a browser: who may ask, and that each answer is what the trace holds."""
 
 import http.client
+import json
 import pathlib
 import signal
 import subprocess
@@ -92,7 +93,8 @@ class ViewTest(unittest.TestCase):
             for question, status in wrong.items():
                 got, headers, body = server.ask(question)
                 self.assertEqual(got, status, question)
-                self.assertTrue(headers["Content-Type"].startswith("text/plain") and body, question)
+                self.assertEqual(headers["Content-Type"], "application/json", question)
+                self.assertTrue(json.loads(body)["error"]["message"], question)
             self.assertEqual(server.ask("events?from=0&to=1")[0], 200)
 
     def test_a_window_of_the_ledger_is_exact(self):
