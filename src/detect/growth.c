@@ -22,6 +22,7 @@
 #define MUCH_LESS  0.4  /* second half against the first: slowing whatever the spread */
 #define GOES_ON                                                                                    \
     0.78 /* pace of now against before: exp(-1/4), at which a cache would still grow by twice what it has */
+#define FILL_TENS   72u /* buckets of ten minutes: caches that fill from the start are full by then */
 #define SHOWN       1.645 /* standard errors of a one-sided 95 % */
 #define SAME_DAILY  0.7   /* of the growth must be new against the same hour of the day before */
 #define INTERVAL    1.38  /* Student's t of an 80 % interval, nine degrees of freedom */
@@ -143,46 +144,41 @@ static enum plim_growth_state state_of(const struct plim_series *s, const struct
  * false: less is known. */
 static bool grew_before(const struct plim_series *s, unsigned w, double *bytes, double *seconds)
 {
-    enum plim_scale scale = length_of(w) <= 43200 ? PLIM_SCALE_TENS : PLIM_SCALE_HOURS;
-    unsigned n = (unsigned)(length_of(w) / plim_scale_seconds(scale));
-    const struct plim_bucket *then = NULL, *start = plim_series_bucket(s, scale, n);
-    unsigned back = 2 * n;
+    double bucket = plim_scale_seconds(PLIM_SCALE_TENS);
+    unsigned n = (unsigned)(length_of(w) / bucket), back = 2 * n;
+    const struct plim_bucket *then = NULL;
+    const struct plim_bucket *start = plim_series_bucket(s, PLIM_SCALE_TENS, n);
     while (then == NULL && --back >= n + n / 2) {
-        then = plim_series_bucket(s, scale, back);
+        then = plim_series_bucket(s, PLIM_SCALE_TENS, back);
     }
     if (then == NULL || start == NULL) {
         return false;
     }
     *bytes = (double)start->low - (double)then->low;
-    *seconds = (back - n) * plim_scale_seconds(scale);
+    *seconds = (back - n) * bucket;
     return true;
 }
 
-/* The lowest value in the oldest stretch of time that is known; < 0: nothing is. */
-static double at_first(const struct plim_series *s)
+/* What it has grown since the beginning of what is known. */
+static double grown_in_all(const struct plim_series *s, double last)
 {
-    static const enum plim_scale scales[] = {PLIM_SCALE_HOURS, PLIM_SCALE_TENS};
-    for (unsigned i = 0; i < 2; i++) {
-        for (unsigned back = plim_series_kept(scales[i]); back-- > 0;) {
-            const struct plim_bucket *b = plim_series_bucket(s, scales[i], back);
-            if (b != NULL) {
-                return (double)b->low;
-            }
-        }
+    const struct plim_bucket *first = NULL;
+    for (unsigned back = FILL_TENS + 1; first == NULL && back-- > 0;) {
+        first = plim_series_bucket(s, PLIM_SCALE_TENS, back);
     }
-    return -1;
+    return first != NULL ? last - (double)first->low : 0;
 }
 
-/* Whether growth that fits all else may be a cache that fills. Caches fill from the start, fast at first: the growth
- * must go back to before the window or to the beginning of what is known, and in all, or in an hour, be of a cache's
- * size. It is none when it is shown, with 95 %, to go on: now against before the window, or, where nothing is known of that, the
- * window's second half against the first. */
+/* Whether growth that fits all else may be a cache that fills. Caches fill from the start, fast at first, and are
+ * full in half a day: only then is it asked. The growth must be of a cache's size, since the beginning or in an hour.
+ * It is none when it is shown, with 95 %, to go on: now against before the window, or, where nothing is known of
+ * that, the window's second half against the first. */
 static bool may_fill(const struct plim_growing *g, unsigned w, const struct plim_trend *t,
                      double last)
 {
-    double earlier = 0, seconds = 0, first = at_first(&g->series);
-    double grown = first >= 0 ? fmax(last - first, t->grown) : t->grown;
-    if (fmax(3600 * t->slope, grown) < g->cache || !(g->cache > 0)) {
+    double earlier, seconds;
+    if (!(g->cache > 0) || plim_series_age(&g->series, PLIM_SCALE_TENS) > 600.0 * FILL_TENS ||
+        fmax(3600 * t->slope, fmax(t->grown, grown_in_all(&g->series, last))) < g->cache) {
         return false;
     }
     return grew_before(&g->series, w, &earlier, &seconds)

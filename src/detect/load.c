@@ -6,6 +6,7 @@
  * the place of the old one only when all of it was good.
  */
 
+#include "detect/estimate.h"
 #include "detect/save.h"
 
 #include <jansson.h>
@@ -91,7 +92,7 @@ static enum plim_status get_growing(const json_t *o, const struct plim_detector 
     return get_series(o, d->now_ns, &g->series) ? PLIM_OK : bad(err, "a series contradicts itself");
 }
 
-static struct plim_estimate get_estimate(const json_t *o, const char *key)
+struct plim_estimate plim_estimate_load(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
     struct plim_estimate e = {0};
@@ -140,8 +141,8 @@ static enum plim_status get_finding(const json_t *o, struct plim_detector *d,
     (void)get_u64(o, "since_ns", &f.since_ns);
     (void)get_u64(o, "bytes", &f.bytes);
     f.confidence = fmin(fmax(number(json_object_get(o, "confidence")), 0), 1);
-    f.slope = get_estimate(o, "slope");
-    f.seconds_left = get_estimate(o, "seconds_left");
+    f.slope = plim_estimate_load(o, "slope");
+    f.seconds_left = plim_estimate_load(o, "seconds_left");
     get_text(o, "summary", f.summary, sizeof(f.summary));
     get_text(o, "evidence", f.evidence, sizeof(f.evidence));
     get_text(o, "next_step", f.next_step, sizeof(f.next_step));

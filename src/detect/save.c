@@ -9,6 +9,7 @@
 
 #include "detect/save.h"
 #include "base/jsonw.h"
+#include "detect/estimate.h"
 
 #include <math.h>
 
@@ -58,7 +59,7 @@ static void put_growing(struct plim_jsonw *w, const struct plim_growing *g)
     plim_jsonw_end(w);
 }
 
-static void put_estimate(struct plim_jsonw *w, const char *key, const struct plim_estimate *e)
+void plim_estimate_save(struct plim_jsonw *w, const char *key, const struct plim_estimate *e)
 {
     if (e->valid) {
         plim_jsonw_key(w, key);
@@ -79,8 +80,8 @@ static void put_finding(struct plim_jsonw *w, const struct plim_finding *f)
     put_u64(w, "since_ns", f->since_ns);
     plim_jsonw_kv_real(w, "confidence", f->confidence);
     put_u64(w, "bytes", f->bytes);
-    put_estimate(w, "slope", &f->slope);
-    put_estimate(w, "seconds_left", &f->seconds_left);
+    plim_estimate_save(w, "slope", &f->slope);
+    plim_estimate_save(w, "seconds_left", &f->seconds_left);
     plim_jsonw_kv_text(w, "summary", f->summary);
     plim_jsonw_kv_text(w, "evidence", f->evidence);
     plim_jsonw_kv_text(w, "next_step", f->next_step);

@@ -7,6 +7,7 @@
  * Source: torch/cuda/_memory_viz.py, _format_viz(), torch 2.1 to 2.14.
  */
 
+#include "base/base64.h"
 #include "format/decode.h"
 
 #include <stdlib.h>
@@ -37,21 +38,6 @@ static enum plim_status next(struct html *h, int *c, struct plim_err *err)
     return PLIM_OK;
 }
 
-/* Value of a base64 character, -1 for any other. Both alphabets (+/ and -_) are read. */
-static int digit(int c)
-{
-    if (c >= 'A' && c <= 'Z') {
-        return c - 'A';
-    }
-    if (c >= 'a' && c <= 'z') {
-        return c - 'a' + 26;
-    }
-    if (c >= '0' && c <= '9') {
-        return c - '0' + 52;
-    }
-    return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : -1;
-}
-
 /* The next base64 digit, line ends and the backslashes of JSON passed over; -1 at the end of the text. */
 static enum plim_status next_digit(struct html *h, int *d, struct plim_err *err)
 {
@@ -63,7 +49,7 @@ static enum plim_status next_digit(struct html *h, int *d, struct plim_err *err)
             c = c == 'n' || c == 'r' ? '\n' : c;
         }
     } while (c == '\n' || c == '\r');
-    *d = digit(c);
+    *d = plim_base64_digit(c);
     return PLIM_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "http/parse.h"
 
+#include "base/base64.h"
 #include "http/http.h"
 
 #include <arpa/inet.h>
@@ -125,20 +126,6 @@ enum plim_range plim_http_range(struct plim_str header, uint64_t size, uint64_t 
     return PLIM_RANGE_PART;
 }
 
-static int base64_digit(char c)
-{
-    if (c >= 'A' && c <= 'Z') {
-        return c - 'A';
-    }
-    if (c >= 'a' && c <= 'z') {
-        return c - 'a' + 26;
-    }
-    if (c >= '0' && c <= '9') {
-        return c - '0' + 52;
-    }
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 /* Decoded bytes of a base64 text into [n] room; false: it is none, or too long. */
 static bool base64(struct plim_str text, char *room, size_t n, size_t *got)
 {
@@ -149,7 +136,7 @@ static bool base64(struct plim_str text, char *room, size_t n, size_t *got)
         text.n--;
     }
     for (size_t i = 0; i < text.n; i++) {
-        int digit = base64_digit(text.p[i]);
+        int digit = plim_base64_digit(text.p[i]);
         if (digit < 0 || out >= n) {
             return false;
         }

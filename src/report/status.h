@@ -93,6 +93,9 @@ struct plim_state {
  * Failure is sticky in `out`. */
 void plim_status_json(struct plim_buf *out, const struct plim_state *state, bool compact);
 
+/** plim_estimate_json() - {"value", "low", "high"}; not known: nothing. */
+void plim_estimate_json(struct plim_jsonw *w, const char *key, const struct plim_estimate *e);
+
 /** plim_finding_json()/plim_happening_json() - one of either as the status document has them. */
 void plim_finding_json(struct plim_jsonw *w, const struct plim_finding *finding);
 void plim_happening_json(struct plim_jsonw *w, const struct plim_happening *happening);

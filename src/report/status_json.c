@@ -29,7 +29,7 @@ static void device_index(struct plim_jsonw *w, uint32_t device)
     }
 }
 
-static void estimate(struct plim_jsonw *w, const char *key, const struct plim_estimate *e)
+void plim_estimate_json(struct plim_jsonw *w, const char *key, const struct plim_estimate *e)
 {
     if (e->valid) {
         plim_jsonw_key(w, key);
@@ -78,7 +78,7 @@ static void device(struct plim_jsonw *w, const struct plim_state *s, uint32_t in
         plim_jsonw_end(w);
     }
     if (s->left != NULL) {
-        estimate(w, "seconds_left", &s->left[index]);
+        plim_estimate_json(w, "seconds_left", &s->left[index]);
     }
     plim_jsonw_end(w);
 }
@@ -242,8 +242,8 @@ void plim_finding_json(struct plim_jsonw *w, const struct plim_finding *f)
     }
     plim_jsonw_kv_real(w, "confidence", f->confidence);
     plim_jsonw_kv_u64(w, "bytes", f->bytes);
-    estimate(w, "bytes_per_second", &f->slope);
-    estimate(w, "seconds_left", &f->seconds_left);
+    plim_estimate_json(w, "bytes_per_second", &f->slope);
+    plim_estimate_json(w, "seconds_left", &f->seconds_left);
     plim_jsonw_kv_text(w, "summary", f->summary);
     text(w, "evidence", f->evidence);
     text(w, "next_step", f->next_step);

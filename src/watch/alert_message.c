@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/num.h"
 #include "base/scalar.h"
+#include "report/status.h"
 #include "watch/alert_int.h"
 
 #include <inttypes.h>
@@ -27,18 +28,6 @@ static void put_text(struct plim_jsonw *w, const char *key, const char *text)
 {
     if (text[0] != '\0') {
         plim_jsonw_kv_text(w, key, text);
-    }
-}
-
-static void put_estimate(struct plim_jsonw *w, const char *key, const struct plim_estimate *e)
-{
-    if (e->valid) {
-        plim_jsonw_key(w, key);
-        plim_jsonw_object(w);
-        plim_jsonw_kv_real(w, "value", e->value);
-        plim_jsonw_kv_real(w, "low", e->low);
-        plim_jsonw_kv_real(w, "high", e->high);
-        plim_jsonw_end(w);
     }
 }
 
@@ -104,8 +93,8 @@ void plim__alert_put(struct plim_jsonw *w, const struct plim_alert *a, const cha
     } else {
         plim_jsonw_kv_real(w, "confidence", a->confidence);
         plim_jsonw_kv_u64(w, "bytes", a->bytes);
-        put_estimate(w, "bytes_per_second", &a->slope);
-        put_estimate(w, "seconds_left", &a->seconds_left);
+        plim_estimate_json(w, "bytes_per_second", &a->slope);
+        plim_estimate_json(w, "seconds_left", &a->seconds_left);
     }
     plim_jsonw_kv_bool(w, "acknowledged", a->acknowledged);
     plim_jsonw_kv_bool(w, "flapping", a->flapping);

@@ -8,6 +8,7 @@
  */
 
 #include "base/num.h"
+#include "detect/estimate.h"
 #include "watch/alert_int.h"
 
 #include <inttypes.h>
@@ -79,26 +80,14 @@ static void put_hex(struct plim_jsonw *w, const char *key, uint64_t value)
 #define PUT_REAL(from, field, key)   plim_jsonw_kv_real(w, key, (from)->field);
 #define PUT_FLAG(from, field, key)   plim_jsonw_kv_bool(w, key, (from)->field);
 
-static void put_estimate(struct plim_jsonw *w, const char *key, const struct plim_estimate *e)
-{
-    if (e->valid) {
-        plim_jsonw_key(w, key);
-        plim_jsonw_array(w);
-        plim_jsonw_real(w, e->value);
-        plim_jsonw_real(w, e->low);
-        plim_jsonw_real(w, e->high);
-        plim_jsonw_end(w);
-    }
-}
-
 static void put_alert(struct plim_jsonw *w, const struct plim_alert *a)
 {
 #define X(kind, field, key) PUT_##kind(a, field, key)
     plim_jsonw_object(w);
     ALERT_FIELDS(X)
 #undef X
-    put_estimate(w, "slope", &a->slope);
-    put_estimate(w, "seconds_left", &a->seconds_left);
+    plim_estimate_save(w, "slope", &a->slope);
+    plim_estimate_save(w, "seconds_left", &a->seconds_left);
     plim_jsonw_key(w, "told");
     plim_jsonw_array(w);
     for (size_t i = 0; i < PLIM_RECEIVERS_MAX; i++) {
@@ -172,23 +161,13 @@ static uint64_t get_hex(const json_t *object, const char *key)
 #define GET_REAL(to, field, key)   (to)->field = json_number_value(json_object_get(o, key));
 #define GET_FLAG(to, field, key)   (to)->field = json_is_true(json_object_get(o, key));
 
-static void get_estimate(const json_t *o, const char *key, struct plim_estimate *out)
-{
-    const json_t *e = json_object_get(o, key);
-    if (json_array_size(e) == 3) {
-        *out = (struct plim_estimate){true, json_number_value(json_array_get(e, 0)),
-                                      json_number_value(json_array_get(e, 1)),
-                                      json_number_value(json_array_get(e, 2))};
-    }
-}
-
 static bool get_alert(const json_t *o, struct plim_alert *a)
 {
 #define X(kind, field, key) GET_##kind(a, field, key)
     ALERT_FIELDS(X)
 #undef X
-    get_estimate(o, "slope", &a->slope);
-    get_estimate(o, "seconds_left", &a->seconds_left);
+    a->slope = plim_estimate_load(o, "slope");
+    a->seconds_left = plim_estimate_load(o, "seconds_left");
     a->subject.device = PLIM_NO_DEVICE;
     const json_t *told = json_object_get(o, "told");
     for (size_t i = 0; i < json_array_size(told) && i < PLIM_RECEIVERS_MAX; i++) {
