@@ -417,6 +417,17 @@ class Requests(Gated):
             self.assertEqual((await slow)[0], 200)
         self.inside(work, engine=Engine(token_s=0.005), lease=0.5)
 
+    def test_slow_readers_keep_what_they_hold_and_stop_nobody(self):
+        async def work(app, engine):
+            slow = [asyncio.ensure_future(call(app, "/v1/completions", ask(10, 60, stream=True), slow=0.03)) for _ in range(4)]
+            await asyncio.sleep(0.3)
+            quick = await asyncio.gather(*(call(app, "/v1/completions", ask(10, 20, stream=True)) for _ in range(8)))
+            self.assertEqual({a[0] for a in quick}, {200})
+            self.assertEqual(app.ledger.read().live, 4)
+            await asyncio.gather(*slow)
+            self.assertEqual((app.ledger.read().expired, app.ledger.read().finished), (0, 12))
+        self.inside(work, engine=Engine(blocks=1001), lease=0.5)
+
     def test_ten_thousand_streams_at_once_leave_nothing_behind(self):
         async def work(app, engine):
             answers = await asyncio.gather(*(call(app, "/v1/completions", ask(3, 3, stream=True)) for _ in range(10_000)))
