@@ -54,16 +54,16 @@ def named(name, root):
     return found
 
 
-def complete(port, model, tokens, stream):
-    """How a request ended: served, cut off, lost, or the status of a refusal."""
-    body = {"model": model, "prompt": "x" * 50, "max_tokens": tokens, "ignore_eos": True, "stream": stream}
+def complete(port, model, tokens, stream, **more):
+    """How a request ended: served, cut off, lost, or the status of a refusal and why."""
+    body = {"model": model, "prompt": "x" * 50, "max_tokens": tokens, "ignore_eos": True, "stream": stream, **more}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=100)
     try:
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
         text = answer.read()
         if answer.status != 200:
-            return str(answer.status)
+            return f"{answer.status} {answer.getheader('x-plimsoll-reason', '')}".strip()
         return "served" if (b"[DONE]" if stream else b'"usage"') in text else "cut off"
     except (OSError, http.client.HTTPException):
         return "lost"
@@ -118,8 +118,8 @@ class VllmFaults(test_gate_daemon.Daemon):
         command = [plimtest.PROGRAM, "run", "--incidents", self.root / "incidents", "--backoff", "100ms", "--no-lock", "--drain", "60s", "--grace", "3s",
                    "--health", f"http://127.0.0.1:{self.port}/health", "--health-every", "500ms", "--ledger", self.ledger,
                    "--notch", "gpu-memory-utilization=-0.1:0.5", *options, "--",
-                   "vllm", "serve", self.model, "--load-format", "dummy", "--max-model-len", "2048", "--enforce-eager", "--host", "127.0.0.1",
-                   "--port", self.port, "--gpu-memory-utilization", "0.92", "--num-gpu-blocks-override", "2001", "--api-server-count", "2",
+                   "vllm", "serve", self.model, "--load-format", "dummy", "--max-model-len", "8192", "--enforce-eager", "--host", "127.0.0.1",
+                   "--port", self.port, "--gpu-memory-utilization", "0.92", "--api-server-count", "2",
                    "--no-enable-prefix-caching", "--middleware", "plimsoll.gate.Middleware"]
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.env)
         self.running.append(process)
@@ -177,6 +177,7 @@ class VllmFaults(test_gate_daemon.Daemon):
         self.until_said("ONE NOTCH LOWER because memory ran out: gpu-memory-utilization 0.92 -> 0.82")
         self.until_said("serving after", 1)
         self.kill_in_front()
+        self.refuse_what_would_run_out_of_memory()
         self.kill("APIServer_0", turn=2)
         self.kill("EngineCore", turn=3)
         self.end_with_answers_on_their_way(supervisor)
@@ -193,7 +194,7 @@ class VllmFaults(test_gate_daemon.Daemon):
         self.until_said("started vllm", turn + 1)
         ends = clients.stop()
         self.assertGreater(ends.get("lost", 0) + ends.get("cut off", 0) + ends.get("500", 0), 0, ends)
-        self.assertEqual(set(ends) - {"served", "lost", "cut off", "500", "503"}, set())
+        self.assertEqual(set(ends) - {"served", "lost", "cut off", "500", "503", "503 drain"}, set())
         self.until_said("serving after", turn)
         self.assertEqual(complete(self.port, self.model, 5, False), "served")
         self.assertNotIn("giving up", self.said())
@@ -204,7 +205,8 @@ class VllmFaults(test_gate_daemon.Daemon):
         options = ("--engine-url", f"127.0.0.1:{self.port}", "--ledger", front)
         gate = self.start(*options)
         self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
-        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["capacity_units"], 2000)
+        capacity = self.ask(gate.port, "GET", "/v1/pressure")[1]["capacity_units"]
+        self.assertTrue(50 * GIB < capacity * 16 * tiny_model.kv_bytes_per_token("1b") < 65 * GIB, capacity)
         ids = [self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 60, "max_tokens": 400})[1]["id"] for _ in range(4)]
         ends, threads = self.asking(4, 400)
         gate.kill()
@@ -220,6 +222,17 @@ class VllmFaults(test_gate_daemon.Daemon):
         gate.terminate()
         gate.wait()
 
+    def refuse_what_would_run_out_of_memory(self):
+        """Log-probabilities of a long prompt: more than the supervisor sees on the device, by the model's arithmetic."""
+        deadline = time.monotonic() + 30
+        while self.state().headroom_bytes == (1 << 64) - 1:
+            self.assertLess(time.monotonic(), deadline, "nobody told what the device has free")
+            time.sleep(0.1)
+        self.assertTrue(1 * GIB < self.state().headroom_bytes < 6 * GIB, self.state().headroom_bytes)
+        ends = [complete(self.port, self.model, 1, False, prompt=[5] * n, **more)
+                for n, more in ((8000, {}), (1000, {"prompt_logprobs": 1}), (8000, {"prompt_logprobs": 1}))]
+        self.assertEqual(ends, ["served", "served", "429 workspace"])
+
     def end_with_answers_on_their_way(self, supervisor):
         """SIGTERM: what runs gets its answer to the end, what is new is refused, and then all of it is gone."""
         ends, threads = self.asking(8, 1500)
@@ -231,7 +244,7 @@ class VllmFaults(test_gate_daemon.Daemon):
         self.until_said("asked to end")
         while self.state().draining == 0:
             time.sleep(0.01)
-        self.assertIn(complete(self.port, self.model, 5, True), ("503", "lost"))
+        self.assertIn(complete(self.port, self.model, 5, True), ("503 drain", "lost"))
         for thread in threads:
             thread.join()
         self.assertEqual(ends, ["served"] * 8)
