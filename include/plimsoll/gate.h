@@ -351,9 +351,10 @@ PLIMSOLL_GATE_API int plimsoll_gate_attach(struct plimsoll_gate *gate, void *mem
 
 /**
  * plimsoll_gate_open() - the ledger in a file (on a tmpfs such as /dev/shm), made when it is not there.
- * @config: NULL: only one that is there, to look at and to steer. A ledger with another configuration is made
- * anew when no live process uses it that opened it with one; for those that look on, the old file stays what it
- * was, see plimsoll_gate_replaced(). The file has mode 0600 and, when it was there, must be a regular file of this user or root.
+ * @config: NULL: only one that is there, to look at and to steer. With a configuration it is a front door's. A ledger
+ * that differs in the size of the pool only is taken over with what was learned, one that differs otherwise is made
+ * anew, when no live front door has it open: for those that look on, the old file stays what it was, see
+ * plimsoll_gate_replaced(). The file has mode 0600 and, when it was there, must be a regular file of this user or root.
  * Returns 0, NO_FILE (errno says why), BAD_CONFIG, OTHER_CONFIG, BAD_LEDGER, BUSY, NO_ROOM.
  */
 PLIMSOLL_GATE_API int plimsoll_gate_open(struct plimsoll_gate *gate, const char *path,

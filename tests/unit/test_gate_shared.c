@@ -331,6 +331,7 @@ static void a_server_with_another_configuration_replaces_what_others_only_look_a
     struct plimsoll_gate_config other = paged(150);
     struct plimsoll_gate_config found;
     (void)state;
+    other.max_length /= 2;
     open_gate(&door);
     assert_int_equal(plimsoll_gate_open(&looks, path, NULL, now_ns()), 0);
     /* One process has both handles here: while its front door is open, nobody changes it. */
@@ -349,6 +350,32 @@ static void a_server_with_another_configuration_replaces_what_others_only_look_a
     assert_int_equal(found.capacity_units, 150);
     plimsoll_gate_close(&looks, now_ns());
     close_gate(&second);
+}
+
+static void a_server_with_another_pool_takes_over_what_was_learned(void **state)
+{
+    struct plimsoll_gate door, looks, second;
+    struct plimsoll_gate_config smaller = paged(15000);
+    struct plimsoll_gate_request r = {.prompt_tokens = 100};
+    (void)state;
+    open_gate(&door);
+    assert_int_equal(plimsoll_gate_open(&looks, path, NULL, now_ns()), 0);
+    assert_int_equal(plimsoll_gate_oom(&door, &r, 5000, now_ns()), 0);
+    assert_int_equal(plimsoll_gate_open(&second, path, &smaller, now_ns()),
+                     PLIMSOLL_GATE_OTHER_CONFIG);
+    plimsoll_gate_close(&door, now_ns());
+    assert_int_equal(plimsoll_gate_open(&door, path, &smaller, now_ns()), 0);
+    assert_int_equal(plimsoll_gate_open(&second, path, &smaller, now_ns()), 0);
+    assert_false(plimsoll_gate_replaced(&looks, path));
+    assert_int_equal(state_of(&looks).capacity_units, 15000);
+    assert_int_equal(state_of(&second).ooms, 1);
+    struct plimsoll_gate_decision d;
+    assert_int_equal(plimsoll_gate_admit(&second, &r, &d, now_ns()), 0);
+    assert_int_equal(d.work_bytes, 5000);
+    assert_null(plimsoll_gate_check(&second));
+    plimsoll_gate_close(&looks, now_ns());
+    plimsoll_gate_close(&second, now_ns());
+    close_gate(&door);
 }
 
 static void a_file_that_is_no_ledger_is_not_taken_for_one(void **state)
@@ -381,6 +408,7 @@ int main(void)
         cmocka_unit_test(another_configuration_is_refused_while_the_ledger_is_in_use),
         cmocka_unit_test(a_reservation_by_lease_outlives_its_process),
         cmocka_unit_test(a_server_with_another_configuration_replaces_what_others_only_look_at),
+        cmocka_unit_test(a_server_with_another_pool_takes_over_what_was_learned),
         cmocka_unit_test(a_file_that_is_no_ledger_is_not_taken_for_one),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -245,16 +245,38 @@ static int other_config(const struct gate_head *head)
     return code;
 }
 
-/* To the bit: a number that is written differently is another configuration. */
+/* To the bit: a number that is written differently is another configuration. Another size of the pool is not: an engine that
+ * comes back with less memory is the same server, and what was learned of its requests holds. */
 static bool same(const struct plimsoll_gate_config *a, const struct plimsoll_gate_config *b)
 {
+    struct plimsoll_gate_config sized = *b;
+    sized.capacity_units = a->capacity_units;
     const unsigned char *x = (const unsigned char *)a;
-    const unsigned char *y = (const unsigned char *)b;
+    const unsigned char *y = (const unsigned char *)&sized;
     size_t i = 0;
     while (i < sizeof *a && x[i] == y[i]) {
         i++;
     }
     return i == sizeof *a;
+}
+
+/* Attach to a ledger of another server's life, whose pool may have had another size. */
+static int take_over(struct plimsoll_gate *gate, void *memory, size_t bytes,
+                     const struct plimsoll_gate_config *config, uint64_t now_ns)
+{
+    struct gate *g = gate_of(gate);
+    int code = plimsoll_gate_attach(gate, memory, bytes, now_ns);
+    if (code != PLIMSOLL_GATE_OK || g->config.capacity_units == config->capacity_units) {
+        return code;
+    }
+    code = plimsoll_gate_resize(gate, config->capacity_units, now_ns);
+    if (code != PLIMSOLL_GATE_OK) {
+        plimsoll_gate_close(gate, now_ns);
+        return code;
+    }
+    g->config.capacity_units = config->capacity_units;
+    g->head->config.capacity_units = config->capacity_units; /* under flock */
+    return code;
 }
 
 /* Under flock: attach to what is in the file, or make it. */
@@ -286,10 +308,14 @@ static int settle(struct plimsoll_gate *gate, int fd, const struct plimsoll_gate
     struct plimsoll_gate_config found;
     bool is = sound(memory, have, &found);
     int code;
-    if (is && (!config || same(&found, config))) {
+    if (is && !config) {
         code = plimsoll_gate_attach(gate, memory, map, now_ns);
     } else if (!config) {
         code = PLIMSOLL_GATE_BAD_LEDGER;
+    } else if (is && same(&found, config) &&
+               (found.capacity_units == config->capacity_units ||
+                other_config(memory) != PLIMSOLL_GATE_OTHER_CONFIG)) {
+        code = take_over(gate, memory, map, config, now_ns);
     } else if (!is || (code = other_config(memory)) == PLIMSOLL_GATE_OK) {
         memset(memory, 0, sizeof(uint64_t)); /* no ledger while it is made */
         code = plimsoll_gate_create(gate, memory, map, config, now_ns);
