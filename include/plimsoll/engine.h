@@ -5,7 +5,8 @@
 /*
  * The allocator that moves pages: one device's memory behind addresses that stay where they are.
  *
- *   page    physical memory of one handle (cuMemCreate), mapped at one address at a time
+ *   page    physical memory of one handle (cuMemCreate), some units of 2 MiB long, mapped at one address
+ *           at a time
  *   arena   a large range of addresses for one stream, one pool and one size class (small: requests up
  *           to 1 MiB; large: the rest); addresses are plentiful, pages are not
  *   block   a run of bytes of an arena. LIVE: handed out; PENDING: freed, still used by other streams;
@@ -17,8 +18,8 @@
  * A request takes the smallest FREE run that it fits. When none is large enough, it gets a run of
  * addresses in which some pages are missing, and the missing pages come from wholly free pages elsewhere
  * (unmapped there, mapped here: "moved") or are new. New ones are made while reserved stays within a few
- * percent of the highest live so far; beyond that pages are moved. So scattered holes cost at most the
- * pages at their two ends, whatever the order of sizes.
+ * percent of the highest live so far; beyond that pages are moved. A new page is as long as what is missing,
+ * within limits, so that it comes free with the block that it was made for.
  *
  * Everything about the device goes through a table of driver functions, so that the same code runs inside
  * programs (runtime/allocator/plugin.c) and as the model that replays traces (src/alloc/moving.c).
@@ -50,11 +51,11 @@ struct plim_engine_driver {
     void (*release)(void *ctx, uint64_t handle, uint64_t size);
     int (*map)(void *ctx, uint64_t addr, uint64_t size, uint64_t handle);
     int (*access)(void *ctx, uint64_t addr, uint64_t size); /* read and write, whole mappings */
-    void (*unmap)(void *ctx, uint64_t addr, uint64_t size, uint64_t page); /* whole mappings */
-    uint64_t (*record)(void *ctx, uint64_t stream);                        /* an event; 0: failed */
-    bool (*done)(void *ctx, uint64_t event);                               /* has it completed? */
-    void (*wait)(void *ctx, uint64_t event);                               /* until it has */
-    void (*forget)(void *ctx, uint64_t event);                             /* not needed any more */
+    void (*unmap)(void *ctx, uint64_t addr, uint64_t size); /* whole mappings */
+    uint64_t (*record)(void *ctx, uint64_t stream);         /* an event; 0: failed */
+    bool (*done)(void *ctx, uint64_t event);                /* has it completed? */
+    void (*wait)(void *ctx, uint64_t event);                /* until it has */
+    void (*forget)(void *ctx, uint64_t event);              /* not needed any more */
 };
 
 /*
@@ -92,15 +93,19 @@ struct plim_engine_config {
     void *ctx;
     const struct plim_engine_rounding *rounding; /* copied; NULL: STITCH */
     const struct plim_seating *plan;             /* borrowed; PLAN only. NULL: none */
-    uint64_t total;      /* bytes of the device: how many addresses an arena gets */
-    uint64_t small_page; /* bytes; a power of two >= 2 MiB; 0: 2 MiB */
-    uint64_t large_page; /* 0: by how much is live, see plim_engine_page() */
-    uint64_t aim;        /* pages that live memory should make before they get larger; 0: 256 */
-    uint64_t room;       /* pages that the room left on the device should make at least; 0: 128 */
+    uint64_t total; /* bytes of the device: how many addresses an arena gets */
+    uint64_t
+        small_page; /* bytes; a power of two >= 2 MiB; lengths of pages are multiples; 0: 2 MiB */
+    uint64_t
+        large_page; /* longest of large arenas; 0: by how much is live, see plim_engine_page() */
+    uint64_t aim;   /* pages that live memory should make before they get longer; 0: 128 */
+    uint64_t room;  /* pages that the room left on the device should make at least; 0: 768 */
     uint64_t floor; /* bytes that reserved may always exceed the highest live by, beside the shares
                           * below: a device that is far from full needs no sparing; 0: total / 256 */
-    double soft;    /* reserved may exceed the highest live by this share at any time; 0: 0.025 */
-    double hard;    /* and by this when no free page is idle yet; 0: 0.0255 */
+    double calm;    /* reserved may exceed the highest live by this share while no page has been
+                     * moved yet; 0: soft if that is given, else 0.04 */
+    double soft;    /* and by this afterwards; 0: 0.025 */
+    double hard;    /* and by this beyond either when no free page is idle yet; 0: 0.0005 */
 };
 
 /* Figures. Bytes unless said otherwise. */
@@ -148,9 +153,9 @@ const char *plim_engine_sizes_parse(const char *text, struct plim_engine_roundin
 /** plim_engine_round() - the bytes that a request of `size` gets: not less. O(log of the list's length). */
 uint64_t plim_engine_round(const struct plim_engine_rounding *rounding, uint64_t size);
 
-/** plim_engine_page() - the size of new large pages on a device of `total` bytes when `live` bytes are live
- * at most: a power of two, 2 to 32 MiB, about live / aim, and at most about a 4096th of the device. Large
- * pages need fewer driver calls, small ones strand less. */
+/** plim_engine_page() - the most bytes of a new page in a large arena, on a device of `total` bytes when `live`
+ * bytes are live at most: a power of two, 2 to 32 MiB, about live / aim, and at most about a 1024th of the
+ * device. Long pages need fewer driver calls, short ones strand less. */
 uint64_t plim_engine_page(uint64_t total, uint64_t live, uint64_t aim);
 
 /** plim_engine_new() - an engine without pages; NULL when the host has no memory. */

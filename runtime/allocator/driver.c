@@ -267,10 +267,9 @@ static int drv_access(void *ctx, uint64_t addr, uint64_t size)
     return d->call.access(addr, size, d->access, d->n_peers);
 }
 
-static void drv_unmap(void *ctx, uint64_t addr, uint64_t size, uint64_t page)
+static void drv_unmap(void *ctx, uint64_t addr, uint64_t size)
 {
     struct plim_cuda_device *d = ctx;
-    (void)page;
     be_inside(d);
     d->call.unmap(addr, size);
 }

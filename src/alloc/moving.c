@@ -55,9 +55,8 @@ static int drv_access(void *ctx, uint64_t addr, uint64_t size)
     return 0;
 }
 
-static void drv_unmap(void *ctx, uint64_t addr, uint64_t size, uint64_t page)
+static void drv_unmap(void *ctx, uint64_t addr, uint64_t size)
 {
-    (void)page;
     plim_devmodel_unmap_run(((struct plim_moving *)ctx)->device, addr, size);
 }
 

@@ -175,7 +175,8 @@ static void pages_grow_with_what_is_live(void **state)
     const uint64_t gib = 1024 * MIB;
     assert_int_equal(plim_engine_page(24 * gib, 0, 512), 2 * MIB);
     assert_int_equal(plim_engine_page(24 * gib, gib, 512), 4 * MIB);
-    assert_int_equal(plim_engine_page(24 * gib, 20 * gib, 512), 8 * MIB);
+    assert_int_equal(plim_engine_page(24 * gib, 20 * gib, 512), 32 * MIB);
+    assert_int_equal(plim_engine_page(4 * gib, 3 * gib, 128), 4 * MIB);
     assert_int_equal(plim_engine_page(80 * gib, 20 * gib, 512), 32 * MIB);
     assert_int_equal(plim_engine_page(UINT64_C(1) << 48, UINT64_C(1) << 47, 512), 32 * MIB);
 }
@@ -229,6 +230,62 @@ static void memory_of_one_stream_serves_another_only_behind_its_work(void **stat
     assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
     assert_int_equal(plim_engine_alloc(e, 60 * MIB, 1, 0, 0, &b), PLIM_ENGINE_OK);
     assert_int_equal(d->completed[0], 7); /* it has been waited for */
+    engine_finish(d, e);
+    free(d);
+}
+
+static void a_burst_of_frees_shares_the_events_of_a_stream(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 1, 256 * MIB);
+    struct plim_engine_stats s;
+    uint64_t a[100], b;
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(plim_engine_alloc(e, MIB, 0, 0, 0, &a[i]), PLIM_ENGINE_OK);
+        assert_int_equal(plim_engine_record_stream(e, a[i], 1), PLIM_ENGINE_OK);
+        assert_int_equal(plim_engine_record_stream(e, a[i], 2), PLIM_ENGINE_OK);
+    }
+    d->submitted[1] = d->submitted[2] = 5;
+    assert_int_equal(plim_engine_free(e, a[0], 0), PLIM_ENGINE_OK);
+    uint64_t first = d->events;
+    assert_true(first >= 2); /* it need not wait for a request */
+    for (unsigned i = 1; i < 100; i++) {
+        assert_int_equal(plim_engine_free(e, a[i], 0), PLIM_ENGINE_OK);
+    }
+    assert_int_equal(plim_engine_alloc(e, 512, 0, 0, 0, &b), PLIM_ENGINE_OK);
+    assert_int_equal(d->events, first + 2 * 7); /* after 2, 4, ... 64, and with the request */
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.live, 100 * MIB + 512);
+    d->completed[1] = 5; /* one of two is not enough */
+    assert_int_equal(plim_engine_alloc(e, 512, 0, 0, 0, &b), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.live, 100 * MIB + 1024);
+    d->completed[2] = 5;
+    assert_int_equal(plim_engine_alloc(e, 512, 0, 0, 0, &b), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.live, 1536);
+    engine_finish(d, e);
+    free(d);
+}
+
+static void pages_are_as_long_as_what_they_are_for(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 6, 256 * MIB); /* pages of at most 8 MiB */
+    struct plim_engine_stats s;
+    uint64_t a, b, c;
+    assert_int_equal(plim_engine_alloc(e, 20 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(d->creates, 3); /* 8 + 8 + 4 */
+    assert_int_equal(d->used, 20 * MIB);
+    assert_int_equal(plim_engine_alloc(e, 113 * MIB, 0, 0, 0, &b), PLIM_ENGINE_OK);
+    assert_int_equal(d->used, 134 * MIB);
+    assert_int_equal(plim_engine_alloc(e, 2 * MIB, 0, 0, 0, &c), PLIM_ENGINE_OK);
+    assert_int_equal(d->used, 142 * MIB); /* a little one gets a long page, for those that follow */
+    assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &s);
+    assert_true(s.releasable >= 20 * MIB); /* with the block go all its pages */
     engine_finish(d, e);
     free(d);
 }
@@ -371,6 +428,8 @@ int main(void)
         cmocka_unit_test(holes_between_live_blocks_serve_a_large_request),
         cmocka_unit_test(a_free_run_is_reused_without_a_driver_call),
         cmocka_unit_test(memory_of_one_stream_serves_another_only_behind_its_work),
+        cmocka_unit_test(a_burst_of_frees_shares_the_events_of_a_stream),
+        cmocka_unit_test(pages_are_as_long_as_what_they_are_for),
         cmocka_unit_test(a_capture_gets_no_memory_that_needs_waiting),
         cmocka_unit_test(pages_of_a_private_pool_stay_until_it_is_dropped),
         cmocka_unit_test(wrong_addresses_are_refused),

@@ -38,10 +38,10 @@ static void tables_close(const struct plim_engine *e, struct arena *a)
         munmap(a->starts, (a->size >> a->shift) * sizeof *a->starts);
     }
     if (a->handles) {
-        munmap(a->handles, a->size / e->config.small_page * sizeof *a->handles);
+        munmap(a->handles, (a->size >> e->page_shift) * sizeof *a->handles);
     }
     if (a->pages) {
-        munmap(a->pages, a->size / e->slot * sizeof *a->pages);
+        munmap(a->pages, (a->size >> e->page_shift) * sizeof *a->pages);
     }
 }
 
@@ -49,18 +49,19 @@ static void tables_close(const struct plim_engine *e, struct arena *a)
 static bool arena_room(struct plim_engine *e, struct arena *a)
 {
     const struct plim_engine_driver *d = e->config.driver;
-    uint64_t least = round_up(a->key.height ? a->key.height : e->config.total, e->slot);
+    uint64_t least =
+        round_up(a->key.height ? a->key.height : e->config.total, e->config.small_page);
     bool more = a->key.large && a->key.pool == 0 && !a->key.height;
     a->size = more ? least * LARGE_SPACE : least;
-    while (d->reserve(e->config.ctx, a->size, e->slot, &a->base) != 0) {
-        a->size = round_up(a->size / 2, e->slot);
+    while (d->reserve(e->config.ctx, a->size, e->config.small_page, &a->base) != 0) {
+        a->size = round_up(a->size / 2, e->config.small_page);
         if (a->size < least) {
             return false;
         }
     }
     a->starts = plim__mv_space((a->size >> a->shift) * sizeof *a->starts);
-    a->handles = plim__mv_space(a->size / e->config.small_page * sizeof *a->handles);
-    a->pages = plim__mv_space(a->size / e->slot * sizeof *a->pages);
+    a->handles = plim__mv_space((a->size >> e->page_shift) * sizeof *a->handles);
+    a->pages = plim__mv_space((a->size >> e->page_shift) * sizeof *a->pages);
     if (a->starts && a->handles && a->pages) {
         return true;
     }

@@ -7,24 +7,35 @@ struct seen {
     uint64_t live, requested, mapped, whole, blocks, listed;
 };
 
-/* Is there a page boundary, or a slot without pages beside a VOID? */
-static bool cuts_a_page(const struct plim_engine *e, const struct arena *a, uint64_t addr)
+/* Pages follow each other without overlap, and their entries say where they begin. */
+static bool table_is_sound(const struct plim_engine *e, const struct arena *a)
 {
-    if ((addr - a->base) % e->slot == 0) {
-        return false;
+    uint64_t n = a->size >> e->page_shift;
+    for (uint64_t i = 0; i < n;) {
+        uint16_t units = a->pages[i];
+        if (units & PAGE_REST || units > n - i) {
+            return false;
+        }
+        for (uint16_t k = 1; k < units; k++) {
+            if (a->pages[i + k] != (PAGE_REST | k)) {
+                return false;
+            }
+        }
+        i += units ? units : 1;
     }
-    uint64_t page = page_at(e, a, addr);
-    return page == 0 || addr % page != 0;
+    return true;
 }
 
-/* The slots of a block have pages, those wholly in a VOID have none. */
-static bool slots_agree(const struct plim_engine *e, const struct arena *a, const struct block *b)
+/* There are pages behind every byte of a block, or behind none of a VOID, which has whole ones. */
+static bool pages_agree(const struct plim_engine *e, const struct arena *a, const struct block *b)
 {
-    uint64_t end = b->addr + b->size;
-    for (uint64_t at = b->addr & ~(e->slot - 1); at < end; at += e->slot) {
-        bool whole = at >= b->addr && at + e->slot <= end;
-        bool has = page_at(e, a, at) != 0;
-        if (b->state == PLIM_ENGINE_VOID ? has == whole : !has) {
+    uint64_t unit = e->config.small_page, end = b->addr + b->size;
+    bool hole = b->state == PLIM_ENGINE_VOID;
+    if (hole && (b->addr % unit || b->size % unit)) {
+        return false;
+    }
+    for (uint64_t at = b->addr & ~(unit - 1); at < end; at += unit) {
+        if ((*entry_at(e, a, at) == 0) != hole) {
             return false;
         }
     }
@@ -43,8 +54,8 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
     if (b->next && block_at(e, b->next)->prev != i) {
         return "neighbours do not know each other";
     }
-    if (!slots_agree(e, a, b)) {
-        return "a slot has pages where there should be none, or none where there should be";
+    if (!pages_agree(e, a, b)) {
+        return "there are pages where there should be none, or none where there should be";
     }
     seen->mapped += b->state == PLIM_ENGINE_VOID ? 0 : b->size;
     switch (b->state) {
@@ -71,9 +82,7 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
         if (b->next && block_at(e, b->next)->state == PLIM_ENGINE_VOID) {
             return "two voids are neighbours";
         }
-        return cuts_a_page(e, a, b->addr) || cuts_a_page(e, a, b->addr + b->size)
-                   ? "a void cuts a page"
-                   : NULL;
+        return NULL;
     }
 }
 
@@ -103,6 +112,9 @@ static const char *check_arena(const struct plim_engine *e, const struct arena *
     struct seen seen = {0};
     uint64_t at = a->base;
     const char *wrong = NULL;
+    if (!table_is_sound(e, a)) {
+        return "the table of pages is wrong";
+    }
     for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
         if (block_at(e, i)->addr != at) {
             return "the blocks of an arena leave a gap or overlap";

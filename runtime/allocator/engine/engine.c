@@ -9,11 +9,12 @@
 #define MIB          (UINT64_C(1) << 20)
 #define BLOCK_ROOM   (UINT64_C(1) << 26)
 #define USE_ROOM     (UINT64_C(1) << 20)
-#define AIM          256
+#define AIM          128
 #define LARGEST_PAGE (32 * MIB) /* that is chosen by itself */
-#define DEVICE_PAGES 4096       /* of the largest size, that a device should hold at least */
+#define DEVICE_PAGES 1024       /* of the longest, that a device should hold at least */
 #define FLOOR_SHARE  256        /* of the device that reserved may always exceed live by */
-#define ROOM_PAGES   128        /* pages that the room left on the device should make at least */
+#define BUSY         8          /* streams that are remembered as not done */
+#define ROOM_PAGES   768        /* pages that the room left on the device should make at least */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
 
@@ -50,18 +51,19 @@ struct plim_engine *plim_engine_new(const struct plim_engine_config *config)
     if (!e->config.floor) {
         e->config.floor = config->total / FLOOR_SHARE;
     }
+    if (e->config.calm <= 0) {
+        e->config.calm = e->config.soft > 0 ? e->config.soft : 0.04;
+    }
     if (e->config.soft <= 0) {
         e->config.soft = 0.025;
     }
-    if (e->config.hard < e->config.soft) {
-        e->config.hard = e->config.soft + 0.0005;
+    if (e->config.hard <= 0) {
+        e->config.hard = 0.0005;
     }
     e->config.large_page = e->config.large_page && e->config.large_page < e->config.small_page
                                ? e->config.small_page
                                : e->config.large_page;
-    e->slot = LARGEST_PAGE;
-    e->slot = e->config.small_page > e->slot ? e->config.small_page : e->slot;
-    e->slot = e->config.large_page > e->slot ? e->config.large_page : e->slot;
+    e->page_shift = (unsigned)__builtin_ctzll(e->config.small_page);
     if (!plim__mv_table_open(&e->blocks, sizeof(struct block), BLOCK_ROOM) ||
         !plim__mv_table_open(&e->uses, sizeof(struct use), USE_ROOM) ||
         !plim__mv_table_open(&e->arenas, sizeof(struct arena), PLIM_ENGINE_ARENAS)) {
@@ -92,7 +94,7 @@ void plim_engine_delete(struct plim_engine *e)
 
 /* ---- requests and their arenas ----------------------------------------------------------------------- */
 
-/* Pages as large as what is live, or will be in an area, makes good, and no larger than a small part of the room that is left:
+/* Pages may be as long as what is live, or will be in an area, makes good, and no longer than a small part of the room that is left:
  * where every byte counts, less must be stranded. */
 uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size)
 {
@@ -108,10 +110,9 @@ uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *
     uint64_t most = e->cap < e->config.total ? e->cap : e->config.total;
     uint64_t room = most > e->stats.reserved ? most - e->stats.reserved : 0;
     uint64_t page = plim_engine_page(e->config.total, live, e->config.aim);
-    while (page > e->config.small_page && page * e->config.room > room) {
-        page /= 2;
-    }
-    return page;
+    uint64_t fits = round_up(room / e->config.room, e->config.small_page);
+    page = fits < page ? fits : page;
+    return page < e->config.small_page ? e->config.small_page : page;
 }
 
 /* ---- frees that wait for other streams ------------------------------------------------------------ */
@@ -128,28 +129,121 @@ static void give(struct plim_engine *e, struct arena *a, uint32_t i)
     plim__mv_block_free(e, a, i, a->fence.next);
 }
 
-/* Take the events of the queue that have completed; a block whose last one this was becomes free. */
+/* The event behind which the frees of this round lie on a stream; 0: none can be had. Rounds begin behind `since`. */
+static uint32_t batch_of(struct plim_engine *e, uint64_t stream, uint32_t since)
+{
+    for (uint32_t i = since ? use_at(e, since)->next : e->pending; i; i = use_at(e, i)->next) {
+        if (use_at(e, i)->stream == stream) {
+            return i;
+        }
+    }
+    uint32_t i = plim__mv_use_new(e);
+    uint64_t event = i ? e->config.driver->record(e->config.ctx, stream) : 0;
+    if (!event) {
+        if (i) {
+            plim__mv_use_gone(e, i);
+        }
+        return 0;
+    }
+    *use_at(e, i) = (struct use){.what = event, .stream = stream};
+    if (e->pending_last) {
+        use_at(e, e->pending_last)->next = i;
+    } else {
+        e->pending = i;
+    }
+    e->pending_last = i;
+    return i;
+}
+
+/* The streams of a block wait for events. Where none can be had, nothing is known about the stream: the block
+ * then stays pending for good, which costs its memory and corrupts nobody. */
+static void pend(struct plim_engine *e, uint32_t i, uint32_t since)
+{
+    uint32_t n = 0, next;
+    for (uint32_t k = block_at(e, i)->uses; k; k = next) {
+        struct use *u = use_at(e, k);
+        next = u->next;
+        n++;
+        uint32_t batch = batch_of(e, u->stream, since);
+        if (!batch) {
+            plim__mv_use_gone(e, k);
+            continue;
+        }
+        *u = (struct use){.next = use_at(e, batch)->block, .block = i};
+        use_at(e, batch)->block = k;
+    }
+    block_at(e, i)->uses = n; /* from here on a count of events */
+}
+
+/* Blocks that were freed since the last round get events: one for each stream, however many they are. */
+static void pend_all(struct plim_engine *e)
+{
+    uint32_t since = e->pending_last;
+    while (e->deferred) {
+        uint32_t i = e->deferred;
+        e->deferred = block_at(e, i)->forth;
+        pend(e, i, since);
+    }
+}
+
+/* A block that other streams use is freed. In a burst of such frees the 1st, 2nd, 4th, 8th ... begin a round, and
+ * the request that follows: memory comes back as soon as with an event for each, or little later. */
+static void defer(struct plim_engine *e, uint32_t i, unsigned flags)
+{
+    struct block *b = block_at(e, i);
+    b->state = PLIM_ENGINE_PENDING;
+    b->forth = e->deferred;
+    e->deferred = i;
+    e->burst++;
+    if ((e->burst & (e->burst - 1)) == 0 && !(flags & PLIM_ENGINE_CAPTURING)) {
+        pend_all(e);
+    }
+}
+
+/* The event of a batch has completed: blocks whose last one this was become free. */
+static void batch_passed(struct plim_engine *e, uint32_t batch)
+{
+    uint32_t next;
+    e->config.driver->forget(e->config.ctx, use_at(e, batch)->what);
+    for (uint32_t k = use_at(e, batch)->block; k; k = next) {
+        uint32_t i = use_at(e, k)->block;
+        struct block *b = block_at(e, i);
+        next = use_at(e, k)->next;
+        if (--b->uses == 0) {
+            give(e, arena_at(e, b->arena), i);
+        }
+        plim__mv_use_gone(e, k);
+    }
+    plim__mv_use_gone(e, batch);
+}
+
+/* Take the batches whose events have completed out of the queue; a stream's later ones are not asked before
+ * its earlier ones. */
 static void pending_ask(struct plim_engine *e)
 {
+    uint64_t busy[BUSY];
+    unsigned n_busy = 0;
     uint32_t last = 0, next;
     for (uint32_t i = e->pending; i; i = next) {
-        struct use *u = use_at(e, i);
-        next = u->next;
-        if (!e->config.driver->done(e->config.ctx, u->what)) {
+        uint64_t stream = use_at(e, i)->stream;
+        unsigned k = 0;
+        next = use_at(e, i)->next;
+        while (k < n_busy && busy[k] != stream) {
+            k++;
+        }
+        if (k < n_busy || !e->config.driver->done(e->config.ctx, use_at(e, i)->what)) {
+            if (k == n_busy && n_busy < BUSY) {
+                busy[n_busy++] = stream;
+            }
             last = i;
             continue;
         }
-        e->config.driver->forget(e->config.ctx, u->what);
         if (last) {
             use_at(e, last)->next = next;
         } else {
             e->pending = next;
         }
-        struct block *b = block_at(e, u->block);
-        if (--b->uses == 0) {
-            give(e, arena_at(e, b->arena), u->block);
-        }
-        plim__mv_use_gone(e, i);
+        batch_passed(e, i);
     }
     e->pending_last = last;
 }
@@ -162,43 +256,6 @@ static void pending_wait(struct plim_engine *e)
         e->stats.waits++;
     }
     pending_ask(e);
-}
-
-/* The streams of a block become events in the queue. Where no event can be had, nothing is known about
- * the stream: the block then stays pending for good, which costs its memory and corrupts nobody. */
-static void pend(struct plim_engine *e, uint32_t i)
-{
-    struct block *b = block_at(e, i);
-    uint32_t n = 0, next;
-    for (uint32_t k = b->uses; k; k = next) {
-        struct use *u = use_at(e, k);
-        next = u->next;
-        n++;
-        uint64_t event = e->config.driver->record(e->config.ctx, u->what);
-        if (!event) {
-            plim__mv_use_gone(e, k);
-            continue;
-        }
-        *u = (struct use){.what = event, .block = i};
-        if (e->pending_last) {
-            use_at(e, e->pending_last)->next = k;
-        } else {
-            e->pending = k;
-        }
-        e->pending_last = k;
-    }
-    b->uses = n; /* from here on a count of events */
-    b->state = PLIM_ENGINE_PENDING;
-}
-
-/* Frees under capture, where no event may be recorded: their turn comes with the next free request. */
-static void deferred_pend(struct plim_engine *e)
-{
-    while (e->deferred) {
-        uint32_t i = e->deferred;
-        e->deferred = block_at(e, i)->forth;
-        pend(e, i);
-    }
 }
 
 /* ---- requests ------------------------------------------------------------------------------------- */
@@ -271,9 +328,10 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
                                         uint64_t pool, unsigned flags, uint64_t *addr)
 {
     if ((e->pending || e->deferred) && !(flags & PLIM_ENGINE_CAPTURING)) {
-        deferred_pend(e);
+        pend_all(e);
         pending_ask(e);
     }
+    e->burst = 0;
     if (size > e->config.total) {
         e->stats.failures++;
         return PLIM_ENGINE_NO_MEMORY;
@@ -315,12 +373,8 @@ enum plim_engine_code plim_engine_free(struct plim_engine *e, uint64_t addr, uns
     e->stats.blocks--;
     e->stats.frees++;
     struct block *b = block_at(e, i);
-    if (b->uses && (flags & PLIM_ENGINE_CAPTURING)) {
-        b->state = PLIM_ENGINE_PENDING;
-        b->forth = e->deferred;
-        e->deferred = i;
-    } else if (b->uses) {
-        pend(e, i);
+    if (b->uses) {
+        defer(e, i, flags);
     } else {
         give(e, arena_at(e, b->arena), i);
     }
@@ -339,7 +393,7 @@ enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t 
         return PLIM_ENGINE_OK;
     }
     for (uint32_t k = b->uses; k; k = use_at(e, k)->next) {
-        if (use_at(e, k)->what == stream) {
+        if (use_at(e, k)->stream == stream) {
             return PLIM_ENGINE_OK;
         }
     }
@@ -347,7 +401,7 @@ enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t 
     if (!k) {
         return PLIM_ENGINE_NO_HOST;
     }
-    *use_at(e, k) = (struct use){.what = stream, .next = b->uses};
+    *use_at(e, k) = (struct use){.stream = stream, .next = b->uses};
     b->uses = k;
     return PLIM_ENGINE_OK;
 }
@@ -373,7 +427,7 @@ bool plim_engine_block(const struct plim_engine *e, uint64_t addr, uint64_t *bas
 
 void plim_engine_trim(struct plim_engine *e)
 {
-    deferred_pend(e);
+    pend_all(e);
     pending_wait(e);
     bool spared = e->follow.spared;
     e->follow.spared = false;

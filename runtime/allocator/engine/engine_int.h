@@ -6,7 +6,8 @@
  * Inside the engine: records, arenas, and who does what.
  *
  *   heap.c    blocks and free lists: pure bookkeeping, no driver call
- *   pages.c   pages: make, move, give back; fences
+ *   pages.c   pages that are there: which could serve elsewhere, taking them away; fences
+ *   fill.c    where a request's place is, and the pages for it: made or moved
  *   arenas.c  arenas: made, found, handed on, given back
  *   engine.c  requests, pending frees, figures
  *   round.c   modes: what sizes are rounded up to
@@ -19,10 +20,8 @@
  * addresses without gaps; neighbours are linked in the order of addresses. Two FREE neighbours, or two
  * VOID ones, do not exist. A page is mapped exactly where no VOID block is.
  *
- * Pages have sizes, powers of two. An arena is divided into slots of equal length, and the pages of a slot
- * are all of one size, so that the page of an address is found by a look into a table, a page is aligned
- * to its size, and blocks run on from slot to slot whatever the pages are. A slot without a page has no
- * size: it gets one with its next page.
+ * A page is any number of units of small_page long, and begins on any of them. The table of an arena has an
+ * entry for each unit: the length of the page that begins there, or how far back it begins, or nothing.
  */
 
 #include <plimsoll/engine.h>
@@ -31,7 +30,9 @@
 #define BIN_ROWS      36 /* row 0: sizes below 32 units; then one row for each power of two */
 #define BIN_COLS      32
 #define ARENA_BUCKETS 1024
-#define FENCES        8 /* outstanding ones of an arena */
+#define FENCES        8       /* outstanding ones of an arena */
+#define BATCH         64      /* pages that change their place at once */
+#define PAGE_REST     0x8000u /* in the table of pages: it began so many units before */
 
 struct block { /* 64 bytes */
     uint64_t addr;
@@ -48,10 +49,17 @@ struct block { /* 64 bytes */
     uint32_t planned; /* LIVE, PENDING: request of the seating whose place this is, + 1; 0: none */
 };
 
-struct use { /* a stream that a live block is used on, or an event that a pending block waits for */
-    uint64_t what;  /* stream, or event */
-    uint32_t next;  /* of the same block; unused records: next unused */
-    uint32_t block; /* pending queue: the block */
+/*
+ * Streams that a block is used on beside its own. Of a LIVE block: a chain of them. When it is freed, it waits,
+ * and each becomes a member of a batch: those that wait for the same event. Batches are records too, in the order
+ * of their events.
+ */
+struct use {
+    uint64_t what;   /* batch: the event */
+    uint64_t stream; /* of a LIVE block's, of a batch */
+    uint32_t
+        next; /* of the same block, of the same batch, of the queue; unused records: next unused */
+    uint32_t block; /* member: the block; batch: the first member */
 };
 
 /* A growing array in reserved address space: never moves, touched memory only. */
@@ -75,11 +83,12 @@ struct arena {
     bool paused;         /* its pages are given back, see pause.c */
     bool gone;           /* its pool was dropped: serves nobody, its free pages serve all */
     uint32_t chain;      /* next arena of the same hash bucket */
-    uint8_t shift;     /* bytes of a granule, as a power of two: at most one block starts in each */
-    uint32_t *starts;  /* granule -> live block that starts there, 0: none */
-    uint8_t *pages;    /* slot -> size of its pages as a power of two; 0: it has none */
-    uint64_t *handles; /* address / smallest page -> handle of the page that starts there */
-    uint32_t voids;    /* first of the VOID blocks */
+    uint8_t shift;    /* bytes of a granule, as a power of two: at most one block starts in each */
+    uint32_t *starts; /* granule -> live block that starts there, 0: none */
+    uint16_t
+        *pages; /* unit of pages -> units of the page that starts there; or PAGE_REST; 0: none */
+    uint64_t *handles;   /* unit of pages -> handle of the page that starts there */
+    uint32_t voids;      /* first of the VOID blocks */
     uint64_t free_whole; /* bytes of wholly free pages: what FREE blocks could lose */
     struct {
         uint32_t next; /* number the next fence gets */
@@ -127,11 +136,12 @@ struct plim_engine {
     uint32_t bucket[ARENA_BUCKETS];       /* stream, pool and size class -> newest arena */
     uint16_t by_base[PLIM_ENGINE_ARENAS]; /* arenas in the order of their addresses */
     uint32_t n_by_base;
-    uint32_t pending; /* first of the queue of uses that wait, oldest first */
+    uint32_t pending; /* first of the queue of batches, oldest first */
     uint32_t pending_last;
-    uint32_t deferred; /* PENDING blocks freed under capture, chained by `forth` */
+    uint32_t deferred; /* PENDING blocks that have no event yet, chained by `forth` */
+    uint32_t burst;    /* frees of such blocks since the last request */
     uint64_t cap;
-    uint64_t slot; /* bytes */
+    unsigned page_shift; /* small_page as a power of two */
     struct plim_engine_stats stats;
 };
 
@@ -161,22 +171,28 @@ static inline uint64_t round_up(uint64_t n, uint64_t unit)
     return (n + unit - 1) & ~(unit - 1);
 }
 
-/* Size of the pages in the slot of an address; 0: it has none. */
-static inline uint64_t page_at(const struct plim_engine *e, const struct arena *a, uint64_t addr)
+static inline uint16_t *entry_at(const struct plim_engine *e, const struct arena *a, uint64_t addr)
 {
-    unsigned log = a->pages[(addr - a->base) / e->slot];
-    return log ? UINT64_C(1) << log : 0;
+    return &a->pages[(addr - a->base) >> e->page_shift];
 }
 
 /* The handle of the page that starts at an address. */
 static inline uint64_t *handle_at(const struct plim_engine *e, const struct arena *a, uint64_t addr)
 {
-    return &a->handles[(addr - a->base) / e->config.small_page];
+    return &a->handles[(addr - a->base) >> e->page_shift];
 }
 
-static inline uint64_t slot_end(const struct plim_engine *e, uint64_t addr)
+/* Where the page that has an address begins. There must be one. */
+static inline uint64_t page_from(const struct plim_engine *e, const struct arena *a, uint64_t addr)
 {
-    return (addr & ~(e->slot - 1)) + e->slot;
+    unsigned entry = *entry_at(e, a, addr), back = entry & PAGE_REST ? entry & ~PAGE_REST : 0;
+    return (addr & ~(e->config.small_page - 1)) - ((uint64_t)back << e->page_shift);
+}
+
+/* Bytes of the page that starts at an address. */
+static inline uint64_t page_bytes(const struct plim_engine *e, const struct arena *a, uint64_t from)
+{
+    return (uint64_t)*entry_at(e, a, from) << e->page_shift;
 }
 
 /* Where in `latest`: small, large, small and large areas. */
@@ -185,13 +201,14 @@ static inline unsigned latest_of(const struct arena_key *key)
     return (key->height ? 2u : 0u) + key->large;
 }
 
-/* Size of the pages that an address of a VOID block will have when new ones are of `page` bytes. */
-static inline uint64_t page_to_be(const struct plim_engine *e, const struct arena *a, uint64_t addr,
-                                  uint64_t page)
-{
-    uint64_t has = page_at(e, a, addr);
-    return has ? has : page;
-}
+/* Pages without a place, and their bytes. */
+struct loot {
+    unsigned n;
+    uint64_t bytes;
+    struct {
+        uint64_t handle, size;
+    } page[BATCH];
+};
 
 /* heap.c */
 /* Zeroed memory that is used up only where it is touched; NULL: no addresses. */
@@ -242,29 +259,48 @@ uint64_t plim__mv_each_page(struct plim_engine *e, struct arena *a, uint64_t unt
 bool plim__mv_page_drop(struct plim_engine *e, struct arena *a, uint64_t at, uint64_t page);
 
 /* pages.c */
+void plim__mv_fence_record(struct plim_engine *e, struct arena *a);
+/* Enter a page into the table. */
+void plim__mv_page_set(const struct plim_engine *e, struct arena *a, uint64_t at, uint64_t size,
+                       uint64_t handle);
+/* Unmap the pages of [lo, hi), which fit into *loot, take them out of the table and add them to it. */
+void plim__mv_unmap(struct plim_engine *e, struct arena *a, uint64_t lo, uint64_t hi,
+                    struct loot *loot);
+/* Has it free pages, and may they serve others? Those of a private pool in use may not, those of an area that
+ * the program will want again as long as there are others. */
+bool plim__mv_may_loot(const struct plim_engine *e, const struct arena *a);
+/* Take free pages of all arenas, of `own` first: `most` bytes at most, and a BATCH. @wait: also those that
+ * are not idle yet. */
+void plim__mv_loot(struct plim_engine *e, uint32_t own, uint64_t most, bool wait,
+                   struct loot *loot);
+/* Give pages back to the driver; one free page. False: there is none. */
+void plim__mv_give_back(struct plim_engine *e, const struct loot *loot);
+bool plim__mv_release_one(struct plim_engine *e, bool wait);
+void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena);
+
+/* fill.c */
 /* A block of `size` bytes with all its pages, FREE and in no list; 0: the device has no memory for it, or
- * the arena no place. Slots without pages get those of `page` bytes, or smaller ones when there is no
- * other memory left. Needs PLIM__MV_GROW_BLOCKS spare records. */
+ * the arena no place. New pages are of `page` bytes at most. Needs PLIM__MV_GROW_BLOCKS spare records. */
 #define PLIM__MV_GROW_BLOCKS 8
 uint32_t plim__mv_pages_grow(struct plim_engine *e, uint32_t arena, uint64_t size, uint64_t page,
                              unsigned flags);
 struct fill { /* addresses that get pages */
     struct arena *a;
     uint32_t arena;
-    uint64_t at, end; /* still without pages */
-    uint64_t need;    /* those below are needed: end can come down to the page above */
-    uint64_t page;    /* of slots that have none */
+    uint64_t lo;
+    uint64_t at, need; /* [lo, at) has pages, [at, need) misses them */
+    uint64_t end;      /* new pages may reach to here, from `need` on for others */
+    uint64_t page;     /* most bytes of a new page */
     unsigned flags;
 };
-/* Fill f->at .. f->end as far as possible, for a request of `size` bytes. They must belong to a block in
+/* Fill f->lo .. f->need as far as possible, for a request of `size` bytes. They must belong to a block in
  * no list with which nobody merges. */
 void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size);
 /* Has the arena addresses for such a block? */
 bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size);
-void plim__mv_pages_trim(struct plim_engine *e, uint32_t arena);
 
 /* engine.c */
-/* Size of new pages for a request. */
+/* Most bytes of new pages for a request. */
 uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *key, uint64_t size);
 
 /* follow.c */

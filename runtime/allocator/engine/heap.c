@@ -134,8 +134,9 @@ void plim__mv_whole_pages(const struct plim_engine *e, const struct arena *a, co
                           uint64_t *lo, uint64_t *hi)
 {
     uint64_t end = b->addr + b->size;
-    *lo = round_up(b->addr, page_at(e, a, b->addr));
-    *hi = end & ~(page_at(e, a, end - 1) - 1);
+    uint64_t first = page_from(e, a, b->addr), last = page_from(e, a, end - 1);
+    *lo = first == b->addr ? first : first + page_bytes(e, a, first);
+    *hi = last + page_bytes(e, a, last) == end ? end : last;
     if (*hi < *lo) {
         *hi = *lo;
     }
@@ -302,13 +303,6 @@ void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i)
     b->state = PLIM_ENGINE_VOID;
     b->requested = 0;
     b->fence = 0;
-    uint64_t from = b->addr & ~(e->slot - 1), to = b->addr + b->size;
     i = absorb(e, a, i, plim__mv_void_take);
-    b = block_at(e, i);
-    for (uint64_t at = from; at < to; at += e->slot) { /* slots that have no page left */
-        if (at >= b->addr && at + e->slot <= b->addr + b->size) {
-            a->pages[(at - a->base) / e->slot] = 0;
-        }
-    }
     plim__mv_void_put(e, a, i);
 }

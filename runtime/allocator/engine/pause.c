@@ -19,7 +19,7 @@ uint64_t plim__mv_each_page(struct plim_engine *e, struct arena *a, uint64_t unt
         }
         at = at > b->addr ? at : b->addr; /* a page that two blocks share comes once */
         while (at < end && at < until) {
-            uint64_t page = page_at(e, a, at);
+            uint64_t page = page_bytes(e, a, at);
             if (!fn(e, a, at, page)) {
                 return at;
             }
@@ -31,7 +31,7 @@ uint64_t plim__mv_each_page(struct plim_engine *e, struct arena *a, uint64_t unt
 
 bool plim__mv_page_drop(struct plim_engine *e, struct arena *a, uint64_t at, uint64_t page)
 {
-    e->config.driver->unmap(e->config.ctx, at, page, page);
+    e->config.driver->unmap(e->config.ctx, at, page);
     e->config.driver->release(e->config.ctx, *handle_at(e, a, at), page);
     e->stats.reserved -= page;
     e->stats.released++;
@@ -48,7 +48,7 @@ static bool page_back(struct plim_engine *e, struct arena *a, uint64_t at, uint6
     bool mapped = d->map(e->config.ctx, at, page, handle) == 0;
     if (!mapped || d->access(e->config.ctx, at, page) != 0) {
         if (mapped) {
-            d->unmap(e->config.ctx, at, page, page);
+            d->unmap(e->config.ctx, at, page);
         }
         d->release(e->config.ctx, handle, page);
         return false;
