@@ -19,7 +19,7 @@
  *                            plan: what repeats itself is placed as PLIMSOLL_ALLOC_PLAN says
  *   PLIMSOLL_ALLOC_SIZES     block sizes in bytes, separated by commas, or @FILE with them, for mode pool
  *   PLIMSOLL_ALLOC_PLAN      file of a seating (plimsoll/seating.h), for mode plan
- *   PLIMSOLL_ALLOC_PAGE_MB   size of large pages: a power of two, 2 to 512
+ *   PLIMSOLL_ALLOC_PAGE_MB   most of a page of large blocks: a power of two, 2 to 512
  *   PLIMSOLL_ALLOC_SLACK     how many percent more than the highest live memory may be reserved
  *   PLIMSOLL_ALLOC_LIMIT_MB  never reserve more
  * One that makes no sense is named on standard error, once, and ignored.

@@ -100,15 +100,30 @@ def _look_at_plan(path: Union[str, "os.PathLike[str]"]) -> None:
             raise ValueError(f"{os.fspath(path)} is no plan: its first line is not {PLAN_HEAD.decode()!r}")
 
 
-def settings(mode: str = "stitch", *, sizes: Optional[Sequence[int]] = None, page_mb: Optional[int] = None,
+Sizes = Union[Sequence[int], str, "os.PathLike[str]"]
+
+
+def _sizes(sizes: Sizes) -> str:
+    """PLIMSOLL_ALLOC_SIZES for a list of sizes or the path of a file with one."""
+    if isinstance(sizes, (str, os.PathLike)):
+        path = os.path.abspath(os.fspath(sizes))
+        if not os.access(path, os.R_OK):
+            raise ValueError(f"no file of sizes can be read at {path}")
+        return "@" + path
+    if not 1 <= len(sizes) <= 256 or any(not isinstance(s, int) or s <= 0 for s in sizes):
+        raise ValueError("sizes are 1 to 256 numbers of bytes above 0")
+    return ",".join(map(str, sizes))
+
+
+def settings(mode: str = "stitch", *, sizes: Optional[Sizes] = None, page_mb: Optional[int] = None,
              slack: Optional[float] = None, limit_mb: Optional[int] = None,
              plan: Union[None, str, "os.PathLike[str]"] = None) -> Dict[str, str]:
     """The environment variables that these settings are.
 
     mode      "stitch": blocks as asked for; "hybrid": small sizes by class; "pool": the next of `sizes`;
               "plan": what repeats itself goes where `plan` says
-    sizes     bytes of the blocks of mode "pool"
-    page_mb   MiB of a large page, a power of two, 2 to 512
+    sizes     bytes of the blocks of mode "pool", or the path of a file with them (plimsoll soak --write-sizes)
+    page_mb   most MiB of a page of large blocks, a power of two, 2 to 512
     slack     percent that may be reserved beyond the highest live memory
     limit_mb  never reserve more MiB
     plan      file of mode "plan", made by `plimsoll replay SNAPSHOT --allocator plimsoll:plan --write-plan FILE`
@@ -125,9 +140,7 @@ def settings(mode: str = "stitch", *, sizes: Optional[Sequence[int]] = None, pag
         _look_at_plan(plan)
         out["PLIMSOLL_ALLOC_PLAN"] = os.path.abspath(plan)
     if sizes is not None:
-        if not 1 <= len(sizes) <= 256 or any(not isinstance(s, int) or s <= 0 for s in sizes):
-            raise ValueError("sizes are 1 to 256 numbers of bytes above 0")
-        out["PLIMSOLL_ALLOC_SIZES"] = ",".join(map(str, sizes))
+        out["PLIMSOLL_ALLOC_SIZES"] = _sizes(sizes)
     if page_mb is not None:
         if not 2 <= page_mb <= 512 or page_mb & (page_mb - 1):
             raise ValueError(f"page_mb is a power of two from 2 to 512, not {page_mb!r}")

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/num.h"
+#include "cli/moving_input.h"
 #include "cli/soak_input.h"
 #include "report/html.h"
 
@@ -65,6 +66,43 @@ static enum plim_bucket bucket_of(const char *word)
     return b;
 }
 
+/* The sizes of blocks that the traffic needs; with edges that were proposed, under these. */
+static enum plim_status choose_blocks(struct plim_cli *cli, const struct plim_soak_input *in,
+                                      const struct plim_bucket_choice *buckets,
+                                      struct plim_blocks_choice **out, struct plim_err *err)
+{
+    struct plim_soak_setup setup = in->plan.setup;
+    struct plim_server server = *setup.server;
+    void *p;
+    if (buckets) {
+        *plim_bucket_edges(&server, buckets->bucket) = buckets->policies[buckets->proposed].edges;
+    }
+    setup.server = &server;
+    setup.conf = &in->confs[0];
+    PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_blocks_choice), &p, err));
+    PLIM_TRY(plim_blocks_choose(&setup, p, err));
+    *out = p;
+    return PLIM_OK;
+}
+
+static enum plim_status write_sizes(struct plim_cli *cli, const char *path,
+                                    const struct plim_soak_input *in, struct plim_soak_view *view,
+                                    struct plim_err *err)
+{
+    struct plim_blocks_choice *blocks;
+    struct plim_buf text = {0};
+    PLIM_TRY(choose_blocks(cli, in, view->buckets, &blocks, err));
+    plim_blocks_file(&text, blocks);
+    enum plim_status st = plim_buf_status(&text, err);
+    if (st == PLIM_OK) {
+        st = plim_file_replace(path, plim_buf_str(&text), err);
+    }
+    plim_buf_fini(&text);
+    view->blocks = blocks;
+    view->sizes_file = path;
+    return st;
+}
+
 /* What else was asked for: edges, a split point; under the first setting and seed. */
 static enum plim_status choose(struct plim_cli *cli, const struct plim_opts_soak *opts,
                                const struct plim_soak_input *in, struct plim_soak_view *view,
@@ -83,6 +121,9 @@ static enum plim_status choose(struct plim_cli *cli, const struct plim_opts_soak
         PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_bucket_choice), &p, err));
         PLIM_TRY(plim_buckets_choose(&setup, bucket_of(opts->buckets), &w, p, err));
         view->buckets = p;
+    }
+    if (opts->write_sizes) {
+        PLIM_TRY(write_sizes(cli, opts->write_sizes, in, view, err));
     }
     if (opts->route) {
         PLIM_TRY(plim_arena_alloc(&cli->arena, sizeof(struct plim_route_choice), &p, err));
@@ -108,7 +149,12 @@ static enum plim_status soak(struct plim_cli *cli, const struct plim_opts_soak *
 {
     struct plim_flow_facts facts;
     void *results;
+    struct plim_blocks_choice *blocks = NULL;
     PLIM_TRY(plim_flow_measure(&in->flow, &facts, err));
+    if (plim_moving_needs_sizes(in->plan.moving)) {
+        PLIM_TRY(choose_blocks(cli, in, NULL, &blocks, err));
+        in->plan.moving = &blocks->options;
+    }
     PLIM_TRY(plim_arena_array(&cli->arena, in->plan.n_confs * in->plan.n_seeds,
                               sizeof(struct plim_soak_result), &results, err));
     PLIM_TRY(plim_soak_all(&in->plan, results, err));
@@ -120,6 +166,7 @@ static enum plim_status soak(struct plim_cli *cli, const struct plim_opts_soak *
         .facts = &facts,
         .traffic = in->names,
         .n_traffic = in->n_sources,
+        .blocks = blocks,
     };
     PLIM_TRY(choose(cli, opts, in, &view, err));
     write_answer(cli, opts->format, &view);

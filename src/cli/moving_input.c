@@ -43,11 +43,8 @@ enum plim_status plim_moving_input(struct plim_cli *cli, const char *allocator, 
     if (mode) {
         plim_engine_mode_parse(mode + 1, &options.rounding.mode);
     }
-    bool pool = moving && options.rounding.mode == PLIM_ENGINE_POOL;
-    if (pool != (sizes != NULL)) {
-        return plim__fail(err, PLIM_E_USAGE, "%s",
-                          pool ? "mode pool needs --sizes, the sizes of its blocks"
-                               : "--sizes is about mode pool of Plimsoll's allocator");
+    if (sizes && !(moving && options.rounding.mode == PLIM_ENGINE_POOL)) {
+        return plim__fail(err, PLIM_E_USAGE, "--sizes is about mode pool of Plimsoll's allocator");
     }
     if (!moving) {
         *out = NULL;
@@ -103,4 +100,11 @@ enum plim_status plim_seating_input(const struct plim_requests *requests, const 
 void plim_seating_input_fini(struct plim_seating_input *input)
 {
     plim_seating_free(&input->seating);
+}
+
+enum plim_status plim_moving_no_sizes(struct plim_err *err)
+{
+    plim__fail(err, PLIM_E_USAGE, "mode pool needs --sizes, the sizes of its blocks");
+    plim__err_hint(err, "plimsoll soak --write-sizes FILE finds them");
+    return PLIM_E_USAGE;
 }

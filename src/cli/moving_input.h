@@ -11,12 +11,22 @@
 /**
  * plim_moving_input() - *out: arena-owned, or NULL when the words name PyTorch's allocator alone.
  * @allocator: a word, behind a colon the mode. @sizes: NULL, numbers of bytes, or "@FILE" with them in it.
- * Errors: PLIM_E_USAGE sizes that are none, or with another mode than pool, or pool without; those of files.
+ * Mode pool without sizes has an empty list: the caller finds one.
+ * Errors: PLIM_E_USAGE sizes that are none, or with another mode than pool; those of files.
  */
 PLIM_MUST_USE enum plim_status plim_moving_input(struct plim_cli *cli, const char *allocator,
                                                  const char *sizes,
                                                  const struct plim_moving_options **out,
                                                  struct plim_err *err);
+
+/** plim_moving_needs_sizes() - whether it is mode pool with an empty list. */
+static inline bool plim_moving_needs_sizes(const struct plim_moving_options *moving)
+{
+    return moving && moving->rounding.mode == PLIM_ENGINE_POOL && moving->rounding.n_sizes == 0;
+}
+
+/** plim_moving_no_sizes() - the error of those that cannot find one. */
+PLIM_MUST_USE enum plim_status plim_moving_no_sizes(struct plim_err *err);
 
 /* Mode plan: what the options point to. */
 struct plim_seating_input {

@@ -226,7 +226,9 @@
       "pytorch|" PLIM_ALLOCATOR_WORDS "|both|both:stitch|both:hybrid|both:pool", "pytorch",        \
       "the caching allocator of PyTorch, that of libplimsoll_alloc.so, which moves pages, or "     \
       "the settings of the one and then the other; behind the colon its mode")                     \
-    PLIM_OPTIONS_SIZES(X, S)                                                                       \
+    X(S, sizes, TEXT, "sizes", 0, "BYTES,...", NULL,                                               \
+      "mode pool: the sizes of blocks, as in PLIMSOLL_ALLOC_SIZES, or @FILE with them in it "      \
+      "(default: those that this very traffic needs)")                                             \
     X(S, hours, DURATION, "duration", 0, "TIME", "1h", "simulated time of arrivals: 24h, 3d")      \
     X(S, seeds, COUNT, "seeds", 0, "N", "3", "runs of each setting that differ by chance")         \
     X(S, seed, COUNT, "seed", 0, "N", "0",                                                         \
@@ -275,6 +277,9 @@
       "CUDA graphs, sides of pictures")                                                            \
     X(S, cost, TEXT, "cost", 0, "P:M:W", "1:1:0.1",                                                \
       "with --buckets: weights of padding, memory and wait")                                       \
+    X(S, write_sizes, TEXT, "write-sizes", 0, "FILE", NULL,                                        \
+      "find the sizes of blocks for mode pool of Plimsoll's allocator, with --buckets under the "  \
+      "proposed edges, and write them for PLIMSOLL_ALLOC_SIZES=@FILE")                             \
     X(S, route, FLAG, "route", 0, NULL, NULL,                                                      \
       "find the prompt length at which to split traffic between two replicas")                     \
     X(S, gate, FLAG, "gate", 0, NULL, NULL,                                                        \

@@ -322,6 +322,7 @@ void plim_text_soak(struct plim_buf *out, const struct plim_soak_view *v,
         failed = failed || v->results[i].failed;
     }
     plim__text_buckets(out, v, style);
+    plim__text_blocks(out, v, style);
     plim__text_doors(out, v, style);
     if (failed) {
         plim_text_heading(out, "First failures", style);

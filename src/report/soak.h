@@ -11,6 +11,7 @@
 #include "base/jsonw.h"
 #include "format/traffic.h"
 #include "report/text.h"
+#include "serving/blocks.h"
 #include "serving/buckets.h"
 #include "serving/doors.h"
 
@@ -33,6 +34,8 @@ struct plim_soak_view {
     const struct plim_bucket_choice *buckets; /* NULL: not asked */
     const struct plim_route_choice *routes;   /* NULL: not asked */
     const struct plim_door_row *doors;        /* [PLIM_DOOR_ROWS]; NULL: not asked */
+    const struct plim_blocks_choice *blocks;  /* NULL: not asked */
+    const char *sizes_file;                   /* where their sizes are; NULL: nowhere */
 };
 
 void plim_text_soak(struct plim_buf *out, const struct plim_soak_view *view,
@@ -44,6 +47,11 @@ void plim__json_buckets(struct plim_jsonw *w, const struct plim_soak_view *view)
 void plim__text_doors(struct plim_buf *out, const struct plim_soak_view *view,
                       const struct plim_text_style *style);
 void plim__json_doors(struct plim_jsonw *w, const struct plim_soak_view *view);
+void plim__text_blocks(struct plim_buf *out, const struct plim_soak_view *view,
+                       const struct plim_text_style *style);
+void plim__json_blocks(struct plim_jsonw *w, const struct plim_soak_view *view);
+/** plim_blocks_file() - the sizes as PLIMSOLL_ALLOC_SIZES=@FILE and --sizes @FILE read them, one a line. */
+void plim_blocks_file(struct plim_buf *out, const struct plim_blocks_choice *blocks);
 void plim_html_soak(struct plim_buf *out, const void *view); /* a plim_html_part */
 
 /* ---- shared by the three ---- */

@@ -228,6 +228,7 @@ void plim_json_soak(struct plim_jsonw *w, const struct plim_soak_view *v)
     }
     plim_jsonw_end(w);
     plim__json_buckets(w, v);
+    plim__json_blocks(w, v);
     plim__json_doors(w, v);
     plim_jsonw_end(w);
 }

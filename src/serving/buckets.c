@@ -131,7 +131,7 @@ static void condense(struct sizes *s, const struct plim_soak_sizes *seen)
 
 /* ---- policies ------------------------------------------------------------------------------------------ */
 
-static struct plim_edges *edges_of(struct plim_server *server, enum plim_bucket bucket)
+struct plim_edges *plim_bucket_edges(struct plim_server *server, enum plim_bucket bucket)
 {
     switch (bucket) {
     case PLIM_BUCKET_BATCH:
@@ -177,7 +177,7 @@ static enum plim_status try_policy(const struct plim_soak_setup *setup,
     }
     struct plim_policy *p = &c->policies[c->n];
     *p = (struct plim_policy){.name = name, .edges = *edges};
-    *edges_of(&server, c->bucket) = *edges;
+    *plim_bucket_edges(&server, c->bucket) = *edges;
     own.server = &server;
     own.sizes = sizes;
     own.sizes_of = (unsigned)c->bucket;
@@ -255,7 +255,7 @@ enum plim_status plim_buckets_choose(const struct plim_soak_setup *setup, enum p
     struct sizes *s = calloc(1, sizeof *s);
     enum plim_status st = s ? PLIM_OK : plim__fail(err, PLIM_E_NOMEM, "no memory for sizes");
     if (st == PLIM_OK) {
-        st = try_policy(setup, out, "today", edges_of(&today, bucket), &seen, err);
+        st = try_policy(setup, out, "today", plim_bucket_edges(&today, bucket), &seen, err);
     }
     if (st == PLIM_OK && seen.items.n > 0) {
         condense(s, &seen);

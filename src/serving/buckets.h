@@ -42,6 +42,9 @@ const char *plim_bucket_text(enum plim_bucket bucket);
 /** plim_bucket_suits() - whether the workload rounds such sizes. */
 bool plim_bucket_suits(enum plim_bucket bucket, enum plim_workload workload);
 
+/** plim_bucket_edges() - where a server has the edges of such sizes. */
+struct plim_edges *plim_bucket_edges(struct plim_server *server, enum plim_bucket bucket);
+
 struct plim_bucket_weights {
     double padding, memory, wait; /* all 0: 1, 1, 0.1 */
 };

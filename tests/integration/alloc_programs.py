@@ -12,6 +12,7 @@ import random
 import sys
 import tempfile
 
+import tiny_model
 import torch
 
 MIB = 1 << 20
@@ -50,8 +51,7 @@ def generate(where):
     """Decoding with a cache that grows by concatenation, 40 tokens for two sequences."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = LlamaConfig(hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8,
-                         num_key_value_heads=4, vocab_size=8192)
+    config = LlamaConfig(**tiny_model.SMALLEST)
     with start(where), torch.no_grad():
         model = LlamaForCausalLM(config).to(torch.bfloat16).cuda().eval()
         out = model(torch.zeros(2, 16, dtype=torch.long, device="cuda"), use_cache=True)
@@ -59,7 +59,7 @@ def generate(where):
             token = torch.zeros(2, 1, dtype=torch.long, device="cuda")
             out = model(token, past_key_values=out.past_key_values, use_cache=True)
         length = out.past_key_values.get_seq_length()
-    return {"length": length, "stats": stats(where)}
+    return {"length": length, "stats": stats(where), "blocks": live_blocks() if where == "global" else []}
 
 
 def graph(where):
@@ -93,13 +93,22 @@ def streams(where):
     return {"pending": pending, "again": again.data_ptr() == before, "held": held.numel(), "stats": stats(where)}
 
 
-def snapshot_states():
+def all_blocks():
     import plimsoll.alloc
 
     with tempfile.NamedTemporaryFile() as file:
         plimsoll.alloc.snapshot(file.name, 0)
         content = pickle.load(file)
-    return [b["state"] for s in content["segments"] for b in s["blocks"]].count("active_pending_free")
+    return [b for s in content["segments"] for b in s["blocks"]]
+
+
+def snapshot_states():
+    return [b["state"] for b in all_blocks()].count("active_pending_free")
+
+
+def live_blocks():
+    """[bytes asked for, bytes of the block] of each."""
+    return [[b["requested_size"], b["size"]] for b in all_blocks() if b["state"] == "active_allocated"]
 
 
 def oom(where):

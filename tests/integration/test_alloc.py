@@ -13,6 +13,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import plimtest  # noqa: E402
 import simgpu_env  # noqa: E402
+import tiny_model  # noqa: E402
 from test_simgpu_torch import interpreter  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -123,6 +124,39 @@ class AllocTest(unittest.TestCase):
             self.assertTrue(0 < other["placed"] < other["allocs"] // 2)
             self.assertLess(other["peak_reserved"], 1.1 * other["peak_allocated"])
 
+    def test_sizes_of_a_soak_are_the_blocks_of_mode_pool(self):
+        """sizes that soak finds for a model are the blocks that the model's program has in mode pool"""
+        with tempfile.TemporaryDirectory() as folder:
+            config, sizes = os.path.join(folder, "config.json"), os.path.join(folder, "sizes")
+            with open(config, "w", encoding="utf-8") as file:
+                json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16",
+                           **tiny_model.SMALLEST}, file)
+            done = plimtest.run("soak", config, "-w", "dynamic", "-t", "poisson:rate=1,prompt=16~40,output=24~40",
+                                "--duration", "1m", "--seeds", "1", "--device-memory", "24GiB", "--write-sizes", sizes)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(sizes, encoding="utf-8") as file:
+                listed = [int(line) for line in file]
+            out = self.program("generate", "global", PLIMSOLL_ALLOC_MODE="pool", PLIMSOLL_ALLOC_SIZES="@" + sizes)
+        self.assertEqual(out["length"], 40)
+        self.assertGreater(len(out["blocks"]), 30)
+        for asked, size in out["blocks"]:
+            up = min((s for s in listed if s >= asked), default=-(-asked // 512) * 512)
+            self.assertEqual(size, up)
+        asked, held = (sum(column) for column in zip(*out["blocks"]))
+        self.assertLess(held, 1.05 * asked)
+        self.assertEqual(out["stats"]["requested_bytes.all.current"], asked)
+
+    def test_a_file_of_sizes_that_is_none_is_named(self):
+        """a file of sizes that cannot be read, or has none in it, is named and the mode ignored"""
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("4096 many")
+            file.flush()
+            for path, why in ((file.name, b"wanted sizes in bytes"), (file.name + ".none", b"that can be read")):
+                result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="pool",
+                                      PLIMSOLL_ALLOC_SIZES="@" + path)
+                self.assertIn(why, result.stderr)
+                self.assertIn(b"PLIMSOLL_ALLOC_MODE=pool is ignored", result.stderr)
+
     def test_tagged_memory_can_be_given_back_for_a_time(self):
         """pause() gives the memory of what is tagged back, resume() puts memory at the same addresses"""
         for where in WHERE:
@@ -158,6 +192,8 @@ class AllocTest(unittest.TestCase):
         code = ("import plimsoll.alloc as a\n"
                 "for bad in (dict(mode='x'), dict(mode='pool'), dict(page_mb=3), dict(slack=0), dict(limit_mb=-1),\n"
                 "            dict(mode='plan'), dict(plan='x'), dict(mode='plan', plan=a.__file__)):\n"
+
+                "for bad in (dict(mode='x'), dict(mode='pool'), dict(mode='pool', sizes='/none/such'), dict(page_mb=3), dict(slack=0), dict(limit_mb=-1)):\n"
                 "    try: a.settings(**bad); print('taken', bad)\n"
                 "    except ValueError: pass\n")
         self.assertEqual(self.command(["-c", code]).stdout, b"")
