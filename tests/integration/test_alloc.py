@@ -190,10 +190,9 @@ class AllocTest(unittest.TestCase):
     def test_settings_are_checked(self):
         """settings that make no sense are refused in Python and ignored, by name, in the environment"""
         code = ("import plimsoll.alloc as a\n"
-                "for bad in (dict(mode='x'), dict(mode='pool'), dict(page_mb=3), dict(slack=0), dict(limit_mb=-1),\n"
-                "            dict(mode='plan'), dict(plan='x'), dict(mode='plan', plan=a.__file__)):\n"
-
-                "for bad in (dict(mode='x'), dict(mode='pool'), dict(mode='pool', sizes='/none/such'), dict(page_mb=3), dict(slack=0), dict(limit_mb=-1)):\n"
+                "for bad in (dict(mode='x'), dict(mode='pool'), dict(mode='pool', sizes='/none/such'), dict(page_mb=3),\n"
+                "            dict(slack=0), dict(limit_mb=-1), dict(mode='plan'), dict(plan='x'),\n"
+                "            dict(mode='plan', plan=a.__file__)):\n"
                 "    try: a.settings(**bad); print('taken', bad)\n"
                 "    except ValueError: pass\n")
         self.assertEqual(self.command(["-c", code]).stdout, b"")

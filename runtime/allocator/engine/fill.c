@@ -168,7 +168,7 @@ void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size)
     double soft = e->stats.moved > 0 ? e->config.soft : e->config.calm;
     bool area = f->a->key.height > 0;
     bool more = area || make_pages(e, f, limit_of(e, live, soft));
-    f->end = f->need;
+    f->end = area ? f->end : f->need;
     if (free_hands && !is_full(f) && !reuse_pages(e, f, false)) {
         more = false;
     }
@@ -178,6 +178,7 @@ void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size)
     if (free_hands && !is_full(f) && !reuse_pages(e, f, true)) {
         more = false;
     }
+    f->end = f->need;
     if (more) {
         make_pages(e, f, UINT64_MAX);
     }

@@ -245,14 +245,16 @@ struct piece {
     bool hollow; /* without pages */
 };
 
-/* The addresses of a VOID block that pages are needed for: cut out, in no list. */
+/* The addresses of a VOID block that pages are needed for, and as many behind them as make a page of `page`
+ * bytes, since others have their places there: cut out, in no list. */
 static uint32_t cut_hollow(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t from,
-                           uint64_t to)
+                           uint64_t to, uint64_t page)
 {
     const struct block *v = block_at(e, i);
     uint64_t end = v->addr + v->size, unit = e->config.small_page;
     uint64_t lo = from > v->addr ? from & ~(unit - 1) : v->addr;
-    uint64_t hi = to < end ? round_up(to, unit) : end;
+    uint64_t hi = to > lo + page ? round_up(to, unit) : lo + page;
+    hi = hi < end ? hi : end;
     plim__mv_void_take(e, a, i);
     if (lo > v->addr) {
         uint32_t left = i;
@@ -268,7 +270,7 @@ static uint32_t cut_hollow(struct plim_engine *e, struct arena *a, uint32_t i, u
 /* The blocks of [from, to), none of them live, out of their lists, in such a state that nobody merges with
  * them. Returns their number; 0: some are live, or they are too many. */
 static unsigned gather(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t from,
-                       uint64_t to, struct piece *pieces)
+                       uint64_t to, uint64_t page, struct piece *pieces)
 {
     unsigned n = 0;
     for (uint32_t k = i;; k = block_at(e, k)->next) {
@@ -285,7 +287,7 @@ static unsigned gather(struct plim_engine *e, struct arena *a, uint32_t i, uint6
     }
     for (unsigned k = 0; k < n; k++) {
         if (pieces[k].hollow) {
-            pieces[k].block = cut_hollow(e, a, pieces[k].block, from, to);
+            pieces[k].block = cut_hollow(e, a, pieces[k].block, from, to, page);
         } else {
             plim__mv_bin_take(e, a, pieces[k].block);
         }
@@ -312,10 +314,12 @@ static bool fill_hollow(struct plim_engine *e, struct arena *a, struct piece *p,
 {
     uint64_t lo = block_at(e, p->block)->addr, hi = lo + block_at(e, p->block)->size;
     f->lo = f->at = lo;
-    f->need = f->end = hi;
+    f->end = hi;
+    f->need = round_up(f->need, e->config.small_page);
+    f->need = f->need < hi ? f->need : hi;
     plim__mv_pages_fill(e, f, size);
     bool full = f->at >= f->need;
-    if (f->at > lo && !full) {
+    if (f->at > lo && f->at < hi) {
         uint32_t rest = plim__mv_block_cut(e, p->block, f->at - lo);
         plim__mv_block_void(e, a, rest);
     }
@@ -331,10 +335,10 @@ static uint32_t make_place(struct plim_engine *e, uint32_t arena, uint32_t i, ui
     struct arena *a = arena_at(e, arena);
     struct piece pieces[LOOK_BLOCKS];
     uint64_t page = plim__mv_page_for(e, &a->key, size);
-    unsigned n = gather(e, a, i, from, from + size, pieces);
+    unsigned n = gather(e, a, i, from, from + size, page, pieces);
     bool full = n > 0;
     for (unsigned k = 0; k < n && full; k++) {
-        struct fill f = {.a = a, .arena = arena, .page = page, .flags = flags};
+        struct fill f = {.a = a, .arena = arena, .need = from + size, .page = page, .flags = flags};
         full = !pieces[k].hollow || fill_hollow(e, a, &pieces[k], &f, size);
     }
     if (!full) {
