@@ -251,6 +251,34 @@ static void failures_and_deployments_are_told_once(void **state)
     assert_int_equal(s->o.notes.n, 0);
 }
 
+static void a_note_that_came_and_went_between_two_looks_is_told_once(void **state)
+{
+    struct session *s = *state;
+    static const char brief[] = "{\"shape\":\"brief\"}", longer[] = "{\"shape\":\"longer\"}";
+    put(s);
+    assert_ok(take(s, NULL));
+    s->file.note[1] = (struct plim_attach_note){
+        .bytes = sizeof(brief) - 1, .number = 1, .time_ns = mono(), .end_ns = mono()};
+    memcpy(s->file.note[1].text, brief, sizeof(brief) - 1);
+    s->file.notes = 1;
+    put(s);
+    assert_ok(take(s, NULL));
+    assert_int_equal(s->o.notes.n, 1);
+    assert_string_equal(s->o.notes.items[0].text, brief);
+    assert_ok(take(s, NULL));
+    assert_int_equal(s->o.notes.n, 0);
+    s->file.note[2] =
+        (struct plim_attach_note){.bytes = sizeof(longer) - 1, .number = 2, .time_ns = mono()};
+    memcpy(s->file.note[2].text, longer, sizeof(longer) - 1);
+    s->file.note[3] = s->file.note[1]; /* a later one that has ended: what holds counts */
+    s->file.note[3].number = 3;
+    s->file.notes = 3;
+    put(s);
+    assert_ok(take(s, NULL));
+    assert_int_equal(s->o.notes.n, 1);
+    assert_string_equal(s->o.notes.items[0].text, longer);
+}
+
 static void a_process_that_tells_nothing_any_more_is_stale(void **state)
 {
     struct session *s = *state;
@@ -435,6 +463,7 @@ int main(void)
         SESSION_TEST(an_allocator_is_read_and_its_device_known_by_uuid),
         SESSION_TEST(a_row_that_is_being_written_keeps_what_it_said_before),
         SESSION_TEST(failures_and_deployments_are_told_once),
+        SESSION_TEST(a_note_that_came_and_went_between_two_looks_is_told_once),
         SESSION_TEST(a_process_that_tells_nothing_any_more_is_stale),
         SESSION_TEST(impossible_figures_are_left_out),
         SESSION_TEST(files_that_lie_or_are_cut_are_errors_and_not_rows),
