@@ -110,8 +110,8 @@ static void say_oom(const struct plim_detector *d, const struct plim_tracked *t,
                        "%s (pid %u) was refused memory on device %u.", name, t->subject.pid,
                        t->subject.device);
     }
-    plim__finding_say(c->evidence, sizeof(c->evidence), "%llu failures of it so far.",
-                      (unsigned long long)t->ooms_told);
+    plim__finding_say(c->evidence, sizeof(c->evidence), "%llu failure%s of it so far.",
+                      (unsigned long long)t->ooms_told, t->ooms_told == 1 ? "" : "s");
     if (t->now.live_valid) {
         plim__finding_say(c->evidence, sizeof(c->evidence), "Its allocator has handed out %s.",
                           plim_bytes_format(bytes, t->now.live));
