@@ -17,6 +17,10 @@
     " What failed in the recording is served when the same requests begin with a fresh heap: "     \
     "what "                                                                                        \
     "led to it lies before the recording, and only the differences between settings count."
+#define UNSHOWN                                                                                    \
+    " What failed in the recording is served when its own settings are replayed: something that "  \
+    "it does not show limited the run, such as a memory cap. Give what the process may have with " \
+    "--device-memory; until then only the differences between settings count."
 
 /* ---- candidates ---------------------------------------------------------------------------------- */
 
@@ -210,6 +214,20 @@ static bool worth_it(const struct plim_tune_run *now, const struct plim_tune_run
            need_best <= need_now;
 }
 
+/* Why a replay of the recorded settings that fits does not say much, or nothing. */
+static const char *caveat(const struct plim__tuner *t)
+{
+    const struct plim_requests *q = t->q;
+    if (!q->recorded_failure || !plim_tune_run_fits(&t->tune->runs.items[t->tune->recorded])) {
+        return "";
+    }
+    uint64_t room = plim_sub_sat(t->options->capacity, t->options->external);
+    bool same_room = room > 0 && room <= q->recorded_capacity;
+    return t->tune->fresh_start_fits                     ? FRESH
+           : same_room && q->doubts.caught_failures == 0 ? UNSHOWN
+                                                         : "";
+}
+
 static void say_recommendation(struct plim__tuner *t, const struct plim_tune_run *now,
                                const struct plim_tune_run *best)
 {
@@ -235,8 +253,7 @@ static void say_recommendation(struct plim__tuner *t, const struct plim_tune_run
         plim_arena_sayf(a, "Set %s=%s.%s",
                         plim_torch_at_least(t->options->version, 2, 9) ? "PYTORCH_ALLOC_CONF"
                                                                        : "PYTORCH_CUDA_ALLOC_CONF",
-                        best->conf[0] ? best->conf : "''",
-                        tune->fresh_start_fits && t->q->recorded_failure ? FRESH : "");
+                        best->conf[0] ? best->conf : "''", caveat(t));
 }
 
 static void recommend(struct plim__tuner *t)
@@ -254,7 +271,7 @@ static void recommend(struct plim__tuner *t)
         tune->summary = plim_arena_sayf(
             &tune->arena,
             "Keep %s: every request is served, and no other setting is worth a change.%s",
-            name_of(now), tune->fresh_start_fits && t->q->recorded_failure ? FRESH : "");
+            name_of(now), caveat(t));
         return;
     }
     tune->recommended = 0;
