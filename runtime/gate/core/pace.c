@@ -4,11 +4,12 @@
  *
  *   first token   a straight line: seconds over the prompt tokens ahead of a request when it was admitted,
  *                 its own included. Its slope is what a prompt token costs, its base what nobody can avoid
- *   each token    what requests grew by over the time between two reports of them, lately. And for each request the
- *                 time between the first token and the last over their number: when one request in ten is slower than the target, the limit of requests at once falls by a tenth; when it is
- *                 used and none is, it rises by one: as TCP finds its rate (additive increase,
- *                 multiplicative decrease), with the time for a token in the place of a lost packet,
- *                 because the whole time of a request depends on its length before all
+ *   each token    what requests grew by between two reports over the time between them, lately. And for each
+ *                 request the time between its first token and its last over their number: when one in ten is
+ *                 slower than the target, the limit of requests at once falls by a tenth; when it is used and
+ *                 none is, it rises by one: as TCP finds its rate (additive increase, multiplicative decrease),
+ *                 with the time for a token in the place of a lost packet, because the whole time of a
+ *                 request depends on its length before all
  *   drain         units returned a second, over some ten seconds: how soon room for a refused one will be
  */
 
