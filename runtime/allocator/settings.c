@@ -63,7 +63,7 @@ static void read_sizes(struct plim_alloc_settings *s, const char *value)
 static bool read_plan(struct plim_alloc_settings *s, const char *path)
 {
     char wanted[160] = "a file that can be read, of at most 64 MiB";
-    struct plim_seating_fault fault;
+    struct plim_seating_fault fault = {0};
     char *text = malloc(PLIM_SEATING_FILE);
     size_t n = 0;
     bool good = text && read_file(path, text, PLIM_SEATING_FILE, &n);

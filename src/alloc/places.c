@@ -10,7 +10,7 @@
 
 #define ALL_ORDERS 7                   /* blocks up to which every order is tried */
 #define WORK       UINT64_C(300000000) /* pairs of blocks that are compared, about */
-#define REPAIRS    64                  /* orders that come from the best one, at most */
+#define CLOSE      2048 /* a height above the bound by so manieth of it is low enough */
 
 struct placed { /* in the order of places */
     uint64_t place, end;
@@ -44,8 +44,8 @@ static uint64_t end_of(uint32_t start, uint32_t length)
 static bool meet(const struct finder *f, const struct placed *p, const struct plim_stay *s)
 {
     bool p_once = comes_once(f, p->start), s_once = comes_once(f, s->start);
-    if (p_once ||
-        s_once) { /* of one that comes again the first time counts: the others are later */
+    if (p_once || s_once) {
+        /* Of one that comes again the first time counts: the others are later. */
         return (!p_once || s->start < end_of(p->start, p->length)) &&
                (!s_once || p->start < end_of(s->start, s->length));
     }
@@ -110,7 +110,7 @@ static void try_order(struct finder *f)
 
 static bool enough(const struct finder *f)
 {
-    return f->best == f->bound || f->work >= WORK;
+    return f->best <= plim_add_sat(f->bound, f->bound / CLOSE) || f->work >= WORK;
 }
 
 /* ---- orders ------------------------------------------------------------------------------------------ */

@@ -16,8 +16,8 @@
  * (Garey and Johnson, SR2); here blocks are placed one after the other, each into the smallest gap that it
  * fits or the lowest, in several orders (by size, by size times length, by length, by start), and then in
  * changed ones: of the best so far, in which the blocks on top come earlier. Up to 7 blocks all orders are tried, and the
- * result is the best there is. It ends when the height is the bound, or a fixed amount of work is done: the
- * result does not depend on the machine. Threads: pure.
+ * result is the best there is. It ends when the height is within a 2,048th of the bound, or a fixed amount of
+ * work is done: the result does not depend on the machine. Threads: pure.
  */
 
 #include "base/err.h"

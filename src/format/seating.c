@@ -34,7 +34,7 @@ void plim_seating_write(const struct plim_seating *p, struct plim_buf *out)
 
 enum plim_status plim_seating_read(const char *path, struct plim_seating *out, struct plim_err *err)
 {
-    struct plim_seating_fault fault;
+    struct plim_seating_fault fault = {0};
     struct plim_str text;
     PLIM_TRY(plim_file_read(path, PLIM_SEATING_FILE, &text, err));
     bool good = plim_seating_parse(text.p, text.n, out, &fault);
