@@ -44,15 +44,13 @@ static enum plim_status collect(struct maker *m, struct plim_err *err)
     for (size_t i = 0; st == PLIM_OK && i < q->items.n; i++) {
         const struct plim_request *r = &q->items.items[i];
         enum plim_request_kind kind = plim_request_kind(r);
-        struct plim_lane lane = q->lanes.items[plim_request_lane(r)];
-        if (kind == PLIM_REQUEST_ALLOC && lane.pool == 0) {
+        if (kind == PLIM_REQUEST_ALLOC) {
+            struct plim_lane lane = q->lanes.items[plim_request_lane(r)];
             uint64_t units = r->size / PLIM_ENGINE_UNIT + (r->size % PLIM_ENGINE_UNIT > 0);
             struct seen s = {units * PLIM_ENGINE_UNIT, NEVER,
                              q->snapshot->streams.items[lane.stream]};
-            st = plim_vec_push(&m->seen, err, s);
-            by_slot[r->slot] = m->seen.n;
-        } else if (kind == PLIM_REQUEST_ALLOC) {
-            by_slot[r->slot] = 0;
+            st = lane.pool == 0 ? plim_vec_push(&m->seen, err, s) : PLIM_OK;
+            by_slot[r->slot] = lane.pool == 0 ? m->seen.n : 0;
         } else if ((kind == PLIM_REQUEST_FREE || kind == PLIM_REQUEST_FREE_END) &&
                    by_slot[r->slot]) {
             m->seen.items[by_slot[r->slot] - 1].freed = m->seen.n;

@@ -3,12 +3,14 @@
 /*
  * Fuzz target: traces that no allocator ever wrote. The input becomes a final heap and a trace: first a
  * byte with the number of segments, four bytes for each, then eight bytes for each entry. Whatever comes
- * of it, requests can be made of it, replayed, checked, corrected and bounded, or an error says why not.
+ * of it, requests can be made of it, replayed, checked, corrected and bounded, a plan can be made of it and
+ * followed, or an error says why not.
  */
 
 #include "replay/bound.h"
 #include "replay/effects.h"
 #include "replay/repair.h"
+#include "replay/seating.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -131,6 +133,26 @@ static void replay_all(struct plim_requests *q)
     DEMAND(bound.packed_all <= bound.packed);
 }
 
+/* Mode plan, on a device that may be too small for it. */
+static void follow_own_plan(const struct plim_requests *q)
+{
+    struct plim_seating plan;
+    struct plim_seating_facts facts;
+    struct plim_replay_result r;
+    struct plim_err err = {0};
+    if (plim_seating_make(q, &plan, &facts, &err) != PLIM_OK) {
+        DEMAND(err.message[0] != '\0');
+        return;
+    }
+    DEMAND(plan.n > 0 && plan.repeat < plan.n && facts.placed <= plan.n);
+    DEMAND(facts.places.height >= facts.places.bound);
+    struct plim_moving_options moving = {.rounding.mode = PLIM_ENGINE_PLAN, .plan = &plan};
+    struct plim_replay_setup setup = {
+        .conf = &q->conf, .capacity = 3 * PLIM_GIB, .moving = &moving, .go_on = true};
+    DEMAND(plim_replay(q, &setup, &r, &err) == PLIM_OK || err.message[0] != '\0');
+    plim_seating_free(&plan);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct plim_snapshot s;
@@ -141,6 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (make(&s, data, size, &err) == PLIM_OK &&
         plim_requests_build(&s, 0, NULL, &q, &err) == PLIM_OK) {
+        follow_own_plan(&q);
         replay_all(&q);
         plim_requests_fini(&q);
     }

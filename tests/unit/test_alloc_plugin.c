@@ -8,6 +8,7 @@
 #include "unit.h"
 
 #include "alloc/moving.h"
+#include "format/seating.h"
 
 #include <plimsoll/alloc.h>
 
@@ -230,7 +231,9 @@ static bool same_figures(const struct plim_moving *m, const struct plim_devmodel
     return plimsoll_alloc_stats(0, &real, sizeof real) && real.requested == model.requested &&
            real.allocated == model.live && real.reserved == model.reserved &&
            real.pages_made == model.created && real.pages_moved == model.moved &&
-           real.failures == model.failures && device->used == model.reserved;
+           real.failures == model.failures && device->used == model.reserved &&
+           real.placed == model.placed && real.displaced == model.displaced &&
+           real.astray == model.astray;
 }
 
 /* Random requests of both: the same ones fail, blocks of a size class lie at the same distances. */
@@ -306,6 +309,85 @@ static void in_each_mode_the_model_places_as_the_plugin_does(void **state)
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
+}
+
+/* A plan whose places are anywhere, in part at the same time. */
+static void some_plan(struct plim_seating *p, uint64_t random)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        p->requests[i].size = (1 + random % (random >> 60 ? 9000 : 100)) * 512;
+        p->requests[i].place = (random >> 20) % 60000 * 512;
+    }
+    p->lanes = 1;
+    p->repeat = p->n / 3;
+    assert_true(plim_seating_index(p));
+}
+
+/* A program that follows the plan for the most part: in both the same requests get their places. */
+static bool same_places(struct plim_moving *m, const struct plim_devmodel *device,
+                        const struct plim_seating *plan)
+{
+    struct pair pair[8] = {{0}};
+    uint32_t at = 0;
+    for (unsigned i = 0; i < 4000; i++) {
+        struct pair *p = &pair[i % 8];
+        size_t size = plan->requests[at].size + (i % 97 == 96 ? 512 : 0);
+        at += i % 61 == 60 ? 2 : 1;
+        at = at < plan->n ? at : plan->repeat;
+        if (p->ours) {
+            plimsoll_free(p->ours, 0, 0, NULL);
+            assert_int_equal(plim_moving_free(m, p->modelled, NULL), PLIM_OK);
+        }
+        p->ours = plimsoll_pool_alloc(size, 0, NULL);
+        assert_int_equal(plim_moving_alloc(m, size, 0, 0, &p->modelled, NULL), PLIM_OK);
+        if ((p->ours != NULL) != (p->modelled != 0) || !same_figures(m, device)) {
+            return false;
+        }
+    }
+    struct plim_engine_stats s;
+    plim_engine_stats(m->engine, &s);
+    return s.placed > 1000 && s.displaced > 100 && s.astray > 50; /* it came to that */
+}
+
+/* In a child, as above. */
+static bool follows_as_the_model(const struct plim_seating *plan, const char *path)
+{
+    struct plim_devmodel_config config = {.total = TOTAL};
+    struct plim_moving_options options = {.rounding.mode = PLIM_ENGINE_PLAN, .plan = plan};
+    struct plim_devmodel device;
+    struct plim_moving m;
+    setenv("PLIMSOLL_ALLOC_MODE", "plan", 1);
+    setenv("PLIMSOLL_ALLOC_PLAN", path, 1);
+    return plim_devmodel_init(&device, &config, NULL) == PLIM_OK &&
+           plim_moving_init(&m, &device, &options, NULL) == PLIM_OK &&
+           same_places(&m, &device, plan);
+}
+
+static void a_plan_is_followed_as_the_model_says(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/plimsoll-plan-XXXXXX";
+    struct plim_buf text = {0};
+    struct plim_seating plan = {.n = 120};
+    plan.requests = calloc(plan.n, sizeof *plan.requests);
+    assert_non_null(plan.requests);
+    some_plan(&plan, 11);
+    plim_seating_write(&plan, &text);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text.p, text.n) == (ssize_t)text.n);
+    close(fd);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        _exit(follows_as_the_model(&plan, path) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    unlink(path);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    plim_buf_fini(&text);
+    plim_seating_free(&plan);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------- */
@@ -449,6 +531,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
             in_each_mode_the_model_places_as_the_plugin_does), /* before this process has a device */
+        cmocka_unit_test(a_plan_is_followed_as_the_model_says), /* and this one */
         cmocka_unit_test(eight_threads_never_get_the_same_memory),
         cmocka_unit_test(tagged_memory_comes_back_at_its_address_with_its_contents),
         cmocka_unit_test(what_cannot_come_back_yet_stays_paused),
