@@ -336,6 +336,18 @@ static bool holds(const struct plim_detector *d, const struct plim_tracked *t,
     return state >= gc->least || (soon && state == PLIM_GROWTH_FILLING);
 }
 
+/* What the growth is called. A cache that fills may be a leak, unless an allocator says that it is not its live bytes
+ * that grow. */
+static const char *called(const struct plim_tracked *t, const struct growth_claim *gc,
+                          const struct plim_window *w)
+{
+    bool live = t->growing[PLIM_FOLLOWED_LIVE] == NULL ||
+                state_of(t, PLIM_FOLLOWED_LIVE) == PLIM_GROWTH_FILLING;
+    return gc->class != PLIM_FINDING_CACHE_GROWTH    ? words[gc->which].called
+           : live && w->state == PLIM_GROWTH_FILLING ? "Its cache fills, or it leaks:"
+                                                     : "Its cache grows";
+}
+
 /* The claim that a figure grows. It ends when the figure has stopped, not when the growth is merely no
  * longer certain. */
 static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
@@ -356,11 +368,7 @@ static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
         if (cache && !(c.seconds_left.valid && c.seconds_left.value < SOON)) {
             c.severity = PLIM_SEVERITY_NOTICE;
         }
-        say_growth(d, t, gc->which,
-                   !cache                            ? words[gc->which].called
-                   : w->state == PLIM_GROWTH_SLOWING ? "Its cache grows"
-                                                     : "Its cache fills, or it leaks:",
-                   &c);
+        say_growth(d, t, gc->which, called(t, gc, w), &c);
         next_step(t, gc, &c);
         g->slope = (double)w->slope;
         g->window = (double)w->seconds;
