@@ -134,9 +134,9 @@ class Middleware:
             return _Flight(decision.id, request, asked)
         reason = decision.reason
         if decision.verdict == ledger_of.NEVER:
-            log.info("refused for ever: %s, %d prompt tokens, %d at most, %d samples, %d units of memory",
-                     ledger_of.word("reason", reason), request.prompt_tokens, request.max_tokens, request.samples,
-                     decision.peak_units)
+            self._say("never", f"refused for ever: {ledger_of.word('reason', reason)}, {request.prompt_tokens} prompt "
+                               f"tokens, {request.max_tokens} at most, {request.samples} samples, "
+                               f"{decision.peak_units} units of memory")
         await _refuse(send, decision.http, ledger_of.word("reason_code", reason),
                       ledger_of.word("reason_message", reason), decision.retry_after_ms,
                       ledger_of.word("reason", reason))
@@ -263,7 +263,8 @@ class Middleware:
             failed, wanted = body_of.read_failure(tail) if flight.status >= 500 else (False, 0)
             outcome = ledger_of.OOM if failed else ledger_of.FAILED
             if failed:
-                log.warning("the server ran out of memory on a request: %d prompt tokens, %d samples, %d image tokens",
+                log.warning("plimsoll gate: the server ran out of memory on a request: %d prompt tokens, %d samples, "
+                            "%d image tokens",
                             flight.request.prompt_tokens, flight.request.samples, flight.request.image_tokens)
                 ledger.oom(flight.request, wanted)
         ledger.release(flight.id, generated, outcome)
@@ -312,8 +313,8 @@ class Middleware:
             self.ledger.class_set(self._class(self.ledger, limits.name), limits.weight, limits.budget, limits.requests)
         self._observe(page)
         self._keeper = asyncio.get_running_loop().create_task(self._keep(scope))
-        log.info("ledger %s: %d blocks of %d tokens, requests of at most %d tokens, policy %s", self.ledger.path,
-                 config.capacity_units, block, length, s.policy)
+        self._say("ledger", f"ledger {self.ledger.path}: {config.capacity_units} blocks of {block} tokens, requests of "
+                            f"{f'at most {length}' if length else 'any number of'} tokens, policy {s.policy}")
 
     async def _price_work(self, config: ledger_of.Config, scope: Scope, page: engine_of.Page) -> None:
         """Prices of workspace: chosen, or by the model's arithmetic."""
@@ -382,11 +383,12 @@ class Middleware:
                 "state": ledger_of.state_facts(state) if state is not None else None}
 
     def _say(self, kind: str, text: str) -> None:
-        """At most one line a minute for each kind."""
+        """At most one line a minute for each kind. A warning whatever it is: servers seldom show anything less of other
+        people's loggers, and without a handler what is shown is the bare line."""
         now = time.monotonic_ns()
         if now - self._said.get(kind, -(1 << 62)) > 60_000_000_000:
             self._said[kind] = now
-            log.warning("%s", text)
+            log.warning("plimsoll gate: %s", text)
 
 
 class _Undecided(Exception):

@@ -394,7 +394,10 @@ class Requests(Gated):
             self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "service_unavailable"))
             self.assertEqual(headers["connection"], "close")
             self.assertEqual(app.ledger.read().ooms, 3)
-        self.inside(work)
+        with self.assertLogs("plimsoll.gate", "WARNING") as said:  # what servers show of it
+            self.inside(work)
+        self.assertRegex(said.output[0], f"plimsoll gate: ledger {self.ledger}: 100 blocks of 16 tokens, requests of at most 2048 tokens")
+        self.assertEqual(sum("plimsoll gate: the server ran out of memory on a request: " in line for line in said.output), 3)
 
     def test_an_engine_that_tells_nothing_is_open_or_closed_by_choice(self):
         async def mute(scope, receive, send):
