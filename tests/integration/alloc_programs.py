@@ -135,8 +135,8 @@ def growth(where):
                 del live[key]
                 continue
             rows = rng.randrange(20, 60) if key not in live else 4
-            new = torch.empty(rows, 128, 1024, dtype=torch.bfloat16, device="cuda")
             try:
+                new = torch.empty(rows, 128, 1024, dtype=torch.bfloat16, device="cuda")
                 live[key] = new if key not in live else torch.cat([live[key], new])
             except torch.OutOfMemoryError:
                 failed = step
@@ -194,6 +194,34 @@ def pause(where):
     return {"address": address, "address_after": [w.data_ptr() for w in weights], "given": given,
             "free_before": free[0], "free_paused": free[1], "free_after": torch.cuda.mem_get_info()[0],
             "refused": refused, "others": others.numel() == 30 * MIB}
+
+
+def hooks(where):
+    """What PyTorch itself asks of an allocator: a limit, the cache given back, figures under its names."""
+    with start(where):
+        held = torch.empty(50 * MIB, dtype=torch.uint8, device="cuda")
+        free = [torch.cuda.mem_get_info()[0]]
+        cached = torch.empty(300 * MIB, dtype=torch.uint8, device="cuda")
+        del cached
+        free.append(torch.cuda.mem_get_info()[0])
+        torch.cuda.empty_cache()
+        free.append(torch.cuda.mem_get_info()[0])
+        torch.cuda.set_per_process_memory_fraction(0.01)
+        try:
+            torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+            text = ""
+        except torch.OutOfMemoryError as error:
+            text = str(error)
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        after = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    return {"free": free, "text": text, "after": after.numel() + held.numel(), "stats": stats(where)}
+
+
+def names(where):
+    """The keys of torch.cuda.memory_stats()."""
+    with start(where):
+        torch.empty(1, device="cuda")
+    return {"names": sorted(torch.cuda.memory_stats()), "where": where}
 
 
 def late(where):

@@ -78,6 +78,19 @@ class AllocTest(unittest.TestCase):
             events = json.loads(explained.stdout)["events"]
             self.assertEqual((len(events), events[0]["request_bytes"]), (1, 1 << 40))
 
+    def test_torchs_own_calls_reach_it(self):
+        """empty_cache() gives free memory back, a memory fraction is a limit, figures have the names of memory_stats()"""
+        out = self.program("hooks", "global")
+        self.assertGreaterEqual(out["free"][0] - out["free"][1], 300 * MIB)
+        self.assertLess(out["free"][0] - out["free"][2], 32 * MIB)
+        self.assertEqual(out["after"], 50 * MIB + (1 << 30))
+        self.assertIn("allowed", out["text"])
+        explained = plimtest.run("explain", "--format", "json", stdin=out["text"].encode())
+        event = json.loads(explained.stdout)["events"][0]
+        self.assertEqual(event["request_bytes"], 1 << 30)
+        self.assertIn("ledger", event)
+        self.assertLessEqual(set(out["stats"]), set(self.program("names", "stock")["names"]))
+
     def test_growth_does_not_strand(self):
         """where caches grow by concatenation, less is reserved than by PyTorch, and as much as the setting allows"""
         stock = self.program("growth", "stock")
@@ -200,6 +213,20 @@ class AllocTest(unittest.TestCase):
                               PLIMSOLL_ALLOC_PAGE_MB="3")
         self.assertIn(b"PLIMSOLL_ALLOC_MODE=sew is ignored: wanted stitch, hybrid, pool or plan", result.stderr)
         self.assertIn(b"PLIMSOLL_ALLOC_PAGE_MB=3 is ignored", result.stderr)
+        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_SLACK="-1",
+                              PLIMSOLL_ALLOC_LIMIT_MB="much", PLIMSOLL_ALLOC_SIZES="12,x")
+        for name, wanted in ((b"SLACK=-1", b"a percentage above 0"), (b"LIMIT_MB=much", b"a number of MiB"),
+                             (b"SIZES=12,x", b"sizes in bytes")):
+            self.assertIn(b"PLIMSOLL_ALLOC_" + name + b" is ignored: wanted " + wanted, result.stderr)
+
+    def test_a_limit_holds(self):
+        """PLIMSOLL_ALLOC_LIMIT_MB is never exceeded: the program runs out of memory there"""
+        out = self.program("growth", "global", PLIMSOLL_ALLOC_LIMIT_MB="256")
+        self.assertIsNotNone(out["failed"])
+        self.assertLessEqual(out["reserved"], 256 * MIB)
+        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="plan",
+                              PLIMSOLL_ALLOC_PLAN=__file__)
+        self.assertIn(b"is ignored: wanted a plan; line 3: the first line is not", result.stderr)
         result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="plan",
                               PLIMSOLL_ALLOC_PLAN=__file__)
         self.assertIn(b"is ignored: wanted a plan; line 3: the first line is not", result.stderr)

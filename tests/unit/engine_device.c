@@ -68,7 +68,8 @@ static int drv_reserve(void *ctx, uint64_t size, uint64_t align, uint64_t *addr)
 {
     struct device *d = ctx;
     *addr = (d->next + align - 1) & ~(align - 1);
-    if (*addr + size > SPACE + SLOTS * PAGE_MIN || fails(d)) {
+    if (*addr + size > SPACE + SLOTS * PAGE_MIN || fails(d) ||
+        (d->most_space && *addr + size > SPACE + d->most_space)) {
         return 2;
     }
     d->next = *addr + size;
@@ -120,9 +121,10 @@ static int drv_map(void *ctx, uint64_t addr, uint64_t size, uint64_t handle)
     assert_int_equal(d->handle[handle].size, size);
     assert_int_equal(d->handle[handle].at, 0);
     assert_true(addr % PAGE_MIN == 0 && size % PAGE_MIN == 0);
-    if (fails(d)) {
+    if (fails(d) || (d->most_mapped && d->mapped == d->most_mapped)) {
         return 2;
     }
+    d->mapped++;
     for (uint64_t at = addr; at < addr + size; at += PAGE_MIN) {
         assert_int_equal(d->slot[(at - SPACE) / PAGE_MIN], 0);
         d->slot[(at - SPACE) / PAGE_MIN] = (uint32_t)handle + 1;
@@ -157,6 +159,7 @@ static void drv_unmap(void *ctx, uint64_t addr, uint64_t size)
         uint64_t from = d->handle[mapped - 1].at, end = from + d->handle[mapped - 1].size;
         assert_true(from >= addr && end <= addr + size); /* nothing is unmapped in part */
         if (at + PAGE_MIN == end) {
+            d->mapped--;
             d->handle[mapped - 1].at = 0;
         }
     }

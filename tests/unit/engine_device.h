@@ -49,7 +49,9 @@ struct device {
     unsigned n_use;
     struct held held[BLOCKS];
     unsigned n_held;
-    unsigned trouble; /* one call in so many fails; 0: none */
+    unsigned trouble;     /* one call in so many fails; 0: none */
+    uint64_t most_mapped; /* mappings at the same time; 0: no limit */
+    uint64_t most_space;  /* addresses that can be reserved, bytes; 0: no limit */
     bool capturing;
     bool refused; /* the last access call failed: its mappings go at once */
     uint64_t calls, creates, unmaps, mapped;

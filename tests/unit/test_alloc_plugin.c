@@ -526,6 +526,66 @@ static void what_cannot_come_back_yet_stays_paused(void **state)
     assert_null(plimsoll_alloc_check(0));
 }
 
+/* ---- the hooks --------------------------------------------------------------------------------------- */
+
+static struct plimsoll_alloc_stats now(void)
+{
+    struct plimsoll_alloc_stats s;
+    assert_true(plimsoll_alloc_stats(0, &s, sizeof s));
+    return s;
+}
+
+static void wrong_frees_are_counted_and_do_nothing(void **state)
+{
+    (void)state;
+    static int foreign;
+    uint64_t before = now().wrong_frees;
+    char *a = plimsoll_pool_alloc(3 * MIB, 0, NULL);
+    plimsoll_free(a + 512, 3 * MIB, 0, NULL); /* inside of it */
+    plimsoll_free(&foreign, 4, 0, NULL);
+    plimsoll_free(a, 3 * MIB, 99, NULL); /* there is no such device */
+    plimsoll_free(a, 3 * MIB, 1, NULL);  /* it has no memory */
+    plimsoll_free(NULL, 0, 0, NULL);
+    assert_int_equal(now().wrong_frees, before + 2);
+    assert_int_equal(now().blocks, 1);
+    plimsoll_free(a, 3 * MIB, 0, NULL);
+    plimsoll_free(a, 3 * MIB, 0, NULL); /* twice */
+    assert_int_equal(now().wrong_frees, before + 3);
+    assert_int_equal(now().blocks, 0);
+    assert_null(plimsoll_alloc_check(0));
+    assert_null(plimsoll_pool_alloc(0, 0, NULL));
+    assert_null(plimsoll_pool_alloc(MIB, -1, NULL));
+}
+
+static void a_fraction_is_a_cap_until_the_next_one(void **state)
+{
+    (void)state;
+    plimsoll_alloc_reset();
+    assert_int_equal(used, 0); /* empty_cache() gives all of it back */
+    plimsoll_alloc_fraction(0.25, 0);
+    assert_int_equal(now().cap, TOTAL / 4);
+    assert_null(plimsoll_pool_alloc(200 * MIB, 0, NULL));
+    plimsoll_alloc_fraction(1.5, 0); /* no fraction: nothing changes */
+    assert_int_equal(now().cap, TOTAL / 4);
+    plimsoll_alloc_fraction(1, 0);
+    char *a = plimsoll_pool_alloc(200 * MIB, 0, NULL);
+    assert_non_null(a);
+    plimsoll_free(a, 0, 0, NULL);
+}
+
+static void the_block_behind_a_pointer_is_found(void **state)
+{
+    (void)state;
+    size_t size = 7;
+    char *a = plimsoll_pool_alloc(5 * MIB, 0, NULL);
+    assert_ptr_equal(plimsoll_alloc_base(a + 3 * MIB + 1, &size), a);
+    assert_int_equal(size, 5 * MIB);
+    size = 7;
+    assert_ptr_equal(plimsoll_alloc_base(&size, &size), &size); /* not ours: as it is */
+    assert_int_equal(size, 7);
+    plimsoll_free(a, 0, 0, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +593,9 @@ int main(void)
             in_each_mode_the_model_places_as_the_plugin_does), /* before this process has a device */
         cmocka_unit_test(a_plan_is_followed_as_the_model_says), /* and this one */
         cmocka_unit_test(eight_threads_never_get_the_same_memory),
+        cmocka_unit_test(wrong_frees_are_counted_and_do_nothing),
+        cmocka_unit_test(a_fraction_is_a_cap_until_the_next_one),
+        cmocka_unit_test(the_block_behind_a_pointer_is_found),
         cmocka_unit_test(tagged_memory_comes_back_at_its_address_with_its_contents),
         cmocka_unit_test(what_cannot_come_back_yet_stays_paused),
     };

@@ -324,6 +324,46 @@ static void pages_of_a_private_pool_stay_until_it_is_dropped(void **state)
     free(d);
 }
 
+static void a_driver_that_maps_no_more_costs_a_request_and_nothing_else(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 2, 256 * MIB); /* pages of at most 2 MiB */
+    uint64_t a, b, c;
+    d->most_mapped = 20;
+    assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 0, 0, &b), PLIM_ENGINE_NO_MEMORY);
+    assert_null(plim_engine_check(e));
+    assert_true(d->used <= 40 * MIB); /* what could not be mapped went back */
+    assert_int_equal(plim_engine_alloc(e, 10 * MIB, 0, 0, 0, &c), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 30 * MIB, 1, 0, 0, &b), PLIM_ENGINE_OK);
+    assert_int_equal(d->mapped, 20);
+    assert_null(plim_engine_check(e));
+    engine_finish(d, e);
+    free(d);
+}
+
+static void without_addresses_arenas_get_fewer_and_then_requests_fail(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 1, 256 * MIB);
+    uint64_t a, b, base, size;
+    d->most_space = 600 * MIB; /* an arena wants 1,024, and takes 512 */
+    assert_int_equal(plim_engine_alloc(e, 100 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 100 * MIB, 1, 0, 0, &b), PLIM_ENGINE_NO_MEMORY);
+    assert_int_equal(plim_engine_alloc(e, 1000, 0, 0, 0, &b), PLIM_ENGINE_NO_MEMORY);
+    assert_null(plim_engine_check(e));
+    assert_int_equal(plim_engine_alloc(e, 100 * MIB, 0, 0, 0, &b), PLIM_ENGINE_OK);
+    assert_true(plim_engine_block(e, b + 5, &base, &size) && base == b);
+    struct plim_engine_stats s;
+    plim_engine_stats(e, &s);
+    assert_true(s.arenas == 1 && s.failures == 2);
+    engine_finish(d, e);
+    free(d);
+}
+
 static void wrong_addresses_are_refused(void **state)
 {
     (void)state;
@@ -432,6 +472,8 @@ int main(void)
         cmocka_unit_test(pages_are_as_long_as_what_they_are_for),
         cmocka_unit_test(a_capture_gets_no_memory_that_needs_waiting),
         cmocka_unit_test(pages_of_a_private_pool_stay_until_it_is_dropped),
+        cmocka_unit_test(a_driver_that_maps_no_more_costs_a_request_and_nothing_else),
+        cmocka_unit_test(without_addresses_arenas_get_fewer_and_then_requests_fail),
         cmocka_unit_test(wrong_addresses_are_refused),
         cmocka_unit_test(a_cap_holds_and_trimming_gives_back),
         cmocka_unit_test(a_paused_pool_gives_its_memory_back_and_keeps_its_addresses),

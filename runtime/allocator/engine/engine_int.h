@@ -232,6 +232,10 @@ uint32_t plim__mv_block_cut(struct plim_engine *e, uint32_t i, uint64_t size);
 void plim__mv_block_join(struct plim_engine *e, uint32_t i);
 /* Make i a FREE block, one with FREE neighbours, and list it. It must be in no list. */
 uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence);
+/* Cut [from, from + size) out of FREE block i, which is in no list; what is left over is free memory. Returns the
+ * block of these addresses, with which nobody merges. */
+uint32_t plim__mv_block_carve(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t from,
+                              uint64_t size);
 /* Make i VOID, one with VOID neighbours, and list it. It must be in no list. */
 void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i);
 /* The wholly free pages of a FREE block: [*lo, *hi). */

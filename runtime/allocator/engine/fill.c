@@ -270,19 +270,7 @@ static uint32_t assemble(struct plim_engine *e, struct arena *a, uint32_t i, con
         i = block_at(e, i)->prev;
         plim__mv_block_join(e, i);
     }
-    uint32_t left = block_at(e, i)->addr < p->start ? i : 0;
-    if (left) {
-        i = plim__mv_block_cut(e, left, p->start - block_at(e, left)->addr);
-    }
-    uint32_t right = block_at(e, i)->size > size ? plim__mv_block_cut(e, i, size) : 0;
-    block_at(e, i)->state = PLIM_ENGINE_LIVE; /* nobody merges with it */
-    if (left) {
-        plim__mv_block_free(e, a, left, block_at(e, left)->fence);
-    }
-    if (right) {
-        plim__mv_block_free(e, a, right, block_at(e, right)->fence);
-    }
-    return i;
+    return plim__mv_block_carve(e, a, i, p->start, size);
 }
 
 /* Only some pages could be had: they become free memory, the rest of the hole stays without. */

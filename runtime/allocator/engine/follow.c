@@ -196,7 +196,7 @@ static const struct plim_seating_request *recognise(struct follower *f, uint64_t
 
 /* ---- places ------------------------------------------------------------------------------------------- */
 
-/* The area of a request, with its arena; NULL: it cannot be had. */
+/* The area of a request, with its arena; NULL: it has none, and never will. */
 static struct area *area_of(struct plim_engine *e, const struct plim_seating_request *r,
                             const struct arena_key *key)
 {
@@ -208,7 +208,7 @@ static struct area *area_of(struct plim_engine *e, const struct plim_seating_req
     if (area->hopeless) {
         return NULL;
     }
-    /* When the lane had another stream before, the table still has that one's blocks: no place then. */
+    /* The lane may have had another stream, whose blocks the table still has. */
     uint32_t arena = plim__mv_arena_of(e, key);
     if (arena && area->arena && arena != area->arena) {
         return NULL;
@@ -219,25 +219,6 @@ static struct area *area_of(struct plim_engine *e, const struct plim_seating_req
     }
     area->arena = arena ? arena : area->arena;
     return arena ? area : NULL;
-}
-
-/* A FREE block in no list is cut to a place; what is left over is free memory. */
-static uint32_t cut_place(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t from,
-                          uint64_t size)
-{
-    uint32_t left = block_at(e, i)->addr < from ? i : 0;
-    if (left) {
-        i = plim__mv_block_cut(e, left, from - block_at(e, left)->addr);
-    }
-    uint32_t right = block_at(e, i)->size > size ? plim__mv_block_cut(e, i, size) : 0;
-    block_at(e, i)->state = PLIM_ENGINE_LIVE; /* nobody merges with it */
-    if (left) {
-        plim__mv_block_free(e, a, left, block_at(e, left)->fence);
-    }
-    if (right) {
-        plim__mv_block_free(e, a, right, block_at(e, right)->fence);
-    }
-    return i;
 }
 
 struct piece {
@@ -348,7 +329,7 @@ static uint32_t make_place(struct plim_engine *e, uint32_t arena, uint32_t i, ui
     for (unsigned k = 1; k < n; k++) {
         plim__mv_block_join(e, pieces[0].block);
     }
-    return cut_place(e, a, pieces[0].block, from, size);
+    return plim__mv_block_carve(e, a, pieces[0].block, from, size);
 }
 
 /* The block at a request's place, in no list; 0: it is not free. */
@@ -374,7 +355,7 @@ static uint32_t take_place(struct plim_engine *e, const struct plim_seating_requ
             return 0;
         }
         plim__mv_bin_take(e, a, i);
-        return cut_place(e, a, i, from, r->size);
+        return plim__mv_block_carve(e, a, i, from, r->size);
     }
     return make_place(e, area->arena, i, from, r->size, flags);
 }

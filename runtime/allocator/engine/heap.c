@@ -297,6 +297,24 @@ uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i,
     return i;
 }
 
+uint32_t plim__mv_block_carve(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t from,
+                              uint64_t size)
+{
+    uint32_t left = block_at(e, i)->addr < from ? i : 0;
+    if (left) {
+        i = plim__mv_block_cut(e, left, from - block_at(e, left)->addr);
+    }
+    uint32_t right = block_at(e, i)->size > size ? plim__mv_block_cut(e, i, size) : 0;
+    block_at(e, i)->state = PLIM_ENGINE_LIVE; /* nobody merges with it */
+    if (left) {
+        plim__mv_block_free(e, a, left, block_at(e, left)->fence);
+    }
+    if (right) {
+        plim__mv_block_free(e, a, right, block_at(e, right)->fence);
+    }
+    return i;
+}
+
 void plim__mv_block_void(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
