@@ -196,7 +196,7 @@ static const struct plim_seating_request *recognise(struct follower *f, uint64_t
 
 /* ---- places ------------------------------------------------------------------------------------------- */
 
-/* The area of a request, with its arena; NULL: it has none, and never will. */
+/* The area of a request, with its arena; NULL: it cannot be had. */
 static struct area *area_of(struct plim_engine *e, const struct plim_seating_request *r,
                             const struct arena_key *key)
 {
@@ -208,7 +208,7 @@ static struct area *area_of(struct plim_engine *e, const struct plim_seating_req
     if (area->hopeless) {
         return NULL;
     }
-    /* The lane may have had another stream, whose blocks the table still has. */
+    /* When the lane had another stream before, the table still has that one's blocks: no place then. */
     uint32_t arena = plim__mv_arena_of(e, key);
     if (arena && area->arena && arena != area->arena) {
         return NULL;
