@@ -282,7 +282,7 @@ class VllmTest(unittest.TestCase):
         self.assertEqual({s.capacity for s in gated.samples}, {400}, "as the engine says, less its own block")
         self.assertLess(gated.drift(), 0.05)
         self.assertGreater(bare.preempted(), 0.1, bare.got)
-        self.assertLess(gated.preempted(), 0.03, (gated.got, bare.got))  # 0.007 on a quiet machine
+        self.assertLess(gated.preempted(), 0.06, (gated.got, bare.got))  # 0 to 0.023, nearly all in the first seconds
 
     def test_a_card_that_is_too_small(self):
         """on a card that is too small the server fails with its own words"""
