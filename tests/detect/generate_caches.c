@@ -2,7 +2,8 @@
 
 /*
  * The third family of histories: caches against leaks, both from a process's first minute, written after the rule
- * that tells them apart and never used to choose its constants. Only four kinds; the others are empty here.
+ * that tells them apart. Of its constants one was chosen with what this family says known: the end after half a day
+ * (docs/design/detection.md). Only four kinds; the others are empty here.
  *
  *   cache    one of four laws: t / (t + half) of what it will be; a logistic curve; the logarithm of time, up to its
  *            limit; two exponentials, a fast one and a slow one
