@@ -235,7 +235,7 @@ struct plimsoll_gate_request {
     int32_t
         priority; /* 0: normal; below: refused when a tenth is free still; above: up to the whole pool */
     uint32_t known_output; /* tokens, where somebody knows; 0: expected by class */
-    uint32_t flags;        /* PLIMSOLL_GATE_MAY_WAIT, PLIMSOLL_GATE_BY_LEASE */
+    uint32_t flags;        /* PLIMSOLL_GATE_MAY_WAIT, _BY_LEASE, _WHOLE */
     uint32_t reserved;
     uint64_t lease_ns; /* 0: the ledger's */
 };

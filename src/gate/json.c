@@ -42,7 +42,10 @@ static enum plim_status read_key(const char *key, const json_t *value,
         good = n >= INT32_MIN && n <= INT32_MAX;
         out->priority = good ? (int32_t)n : 0;
     } else if (strcmp(key, "wait") == 0 && json_is_boolean(value)) {
-        out->flags = json_is_true(value) ? PLIMSOLL_GATE_MAY_WAIT : 0;
+        out->flags |= json_is_true(value) ? PLIMSOLL_GATE_MAY_WAIT : 0;
+        good = true;
+    } else if (strcmp(key, "stream") == 0 && json_is_boolean(value)) {
+        out->flags |= json_is_true(value) ? 0 : PLIMSOLL_GATE_WHOLE;
         good = true;
     } else if (strcmp(key, "lease_s") == 0 && json_is_number(value)) {
         double s = json_number_value(value);

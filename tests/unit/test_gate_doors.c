@@ -41,6 +41,10 @@ static void every_key_of_a_request_is_read(void **state)
     assert_int_equal(r->flags, PLIMSOLL_GATE_MAY_WAIT);
     assert_string_equal(a.class_name, "c");
     assert_int_equal(a.bytes, 10);
+    assert_ok(read_body("{\"stream\": false, \"wait\": true}", false, &a));
+    assert_int_equal(a.request.flags, PLIMSOLL_GATE_WHOLE | PLIMSOLL_GATE_MAY_WAIT);
+    assert_ok(read_body("{\"wait\": false, \"stream\": true}", false, &a));
+    assert_int_equal(a.request.flags, 0);
     assert_ok(read_body("{}", true, &a));
     assert_int_equal(a.request.prompt_tokens, 0);
     assert_true(a.bytes == UINT64_MAX);
@@ -60,6 +64,7 @@ static void bodies_that_make_no_sense_are_refused(void **state)
                                       "{\"lease_s\": 0}",
                                       "{\"lease_s\": 86401}",
                                       "{\"wait\": 1}",
+                                      "{\"stream\": 0}",
                                       "{\"priority\": 4294967296}",
                                       "{\"class\": 1}",
                                       "{\"bytes\": -1}",

@@ -245,24 +245,31 @@ static void a_command_that_is_not_there_says_so(void **state)
 
 static void a_group_lives_until_its_last_process_ends(void **state)
 {
-    const char *argv[] = {"sh", "-c", "sleep 600 & exit 7", NULL};
-    int out[2] = {STDOUT_FILENO, STDERR_FILENO}, status = 0;
+    const char *argv[] = {"sh", "-c", "sleep 600 & echo; wait", NULL};
+    int out[2], status = 0;
     pid_t pid;
+    char line;
     (void)state;
-    assert_int_equal(plim__group_start(argv, out, &pid, NULL), PLIM_OK);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    const int to[2] = {out[1], out[1]};
+    assert_int_equal(plim__group_start(argv, to, &pid, NULL), PLIM_OK);
+    assert_int_equal(read(out[0], &line, 1), 1); /* both are there */
     assert_true(plim__group_has(pid, (uint32_t)pid));
     assert_false(plim__group_has(pid, (uint32_t)getpid()));
     assert_false(plim__group_has(pid, 1));
+    assert_int_equal(kill(pid, SIGKILL), 0);
     while (!plim__group_reap(pid, &status)) {
         (void)poll(NULL, 0, 1);
     }
-    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_int_equal(WTERMSIG(status), SIGKILL);
     assert_true(plim__group_lives(pid));
     plim__group_signal(pid, SIGKILL);
     while (plim__group_lives(pid)) {
         (void)plim__group_reap(pid, &status);
         (void)poll(NULL, 0, 1);
     }
+    (void)close(out[0]);
+    (void)close(out[1]);
 }
 
 /* ---- one start at a time ---- */
