@@ -17,6 +17,7 @@ struct run {
     uint64_t *addr;   /* owned, [slots]: 0: not live */
     uint64_t next_at; /* allocation index of the next sample */
     uint64_t limit;   /* bytes it may have; UINT64_MAX: no limit */
+    uint64_t most_live;
     double stranded_sum;
 };
 
@@ -32,22 +33,39 @@ static uint64_t stranded_of(const struct plim_engine_stats *s)
     return plim_sub_sat(s->reserved, s->live + s->releasable);
 }
 
-static void sample(struct run *r)
+static void note_headroom(struct run *r, const struct plim_engine_stats *s)
+{
+    if (r->limit != UINT64_MAX) {
+        uint64_t room = plim_sub_sat(r->limit, s->reserved) + s->releasable;
+        r->result->least_headroom = plim_min_u64(r->result->least_headroom, room);
+    }
+}
+
+static void sample(struct run *r, const struct plim_engine_stats *s)
 {
     struct plim_replay_result *out = r->result;
-    struct plim_engine_stats s = stats_of(r);
-    uint64_t stranded = stranded_of(&s);
+    uint64_t stranded = stranded_of(s);
     out->peak.stranded = plim_max_u64(out->peak.stranded, stranded);
     if (out->n_samples < PLIM_REPLAY_SAMPLES) {
         out->samples[out->n_samples++] =
-            (struct plim_replay_sample){out->allocs, s.live, s.reserved, stranded};
+            (struct plim_replay_sample){out->allocs, s->live, s->reserved, stranded};
         r->stranded_sum += (double)stranded;
     }
-    if (r->limit != UINT64_MAX) {
-        uint64_t room = plim_sub_sat(r->limit, s.reserved) + s.releasable;
-        out->least_headroom = plim_min_u64(out->least_headroom, room);
-    }
     r->next_at = (out->n_samples * r->q->allocs + PLIM_REPLAY_SAMPLES - 1) / PLIM_REPLAY_SAMPLES;
+}
+
+/* Behind each allocation: cheap unless there is something new to see. */
+static void look(struct run *r)
+{
+    bool due = r->result->allocs >= r->next_at;
+    struct plim_engine_stats s = stats_of(r);
+    if (due) {
+        sample(r, &s);
+    }
+    if (due || s.live > r->most_live) {
+        r->most_live = plim_max_u64(r->most_live, s.live);
+        note_headroom(r, &s);
+    }
 }
 
 static enum plim_status serve(struct run *r, uint32_t slot, uint64_t size, struct plim_lane lane,
@@ -89,6 +107,7 @@ static void note_failure(struct run *r, uint64_t size)
         out->first_oom.device_free = plim_devmodel_free_bytes(&r->device);
         out->first_oom.stranded = stranded_of(&s);
     }
+    note_headroom(r, &s);
 }
 
 static enum plim_status step(struct run *r, const struct plim_request *request, bool *stop,
@@ -108,9 +127,7 @@ static enum plim_status step(struct run *r, const struct plim_request *request, 
             return PLIM_OK;
         }
         r->result->allocs++;
-        if (r->result->allocs >= r->next_at) {
-            sample(r);
-        }
+        look(r);
         *stop = r->result->allocs == r->setup->until;
         return PLIM_OK;
     }

@@ -46,6 +46,9 @@ class SeatingTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         document = json.loads(done.stdout)
         self.assertEqual(plimtest.schema_complaints(document), [])
+        if document["capacity_bytes"]:
+            room = document["capacity_bytes"] - document["external_bytes"]
+            self.assertLessEqual(document["least_headroom_bytes"], room - document["peak"]["active_bytes"])
         return document
 
     def test_a_run_follows_its_own_plan(self):
