@@ -88,9 +88,6 @@ static enum plim_status what_if(struct plim_cli *cli, const struct plim_opts_rep
     const struct plim_moving_options *moving;
     struct plim_seating_input plan;
     PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &moving, err));
-    if (plim_moving_needs_sizes(moving)) {
-        return plim_moving_no_sizes(err);
-    }
     PLIM_TRY(plim_seating_input(&in->requests, opts->plan, opts->write_plan, &moving, &plan, err));
     enum plim_status st = replay(cli, opts, in, moving, &plan, err);
     plim_seating_input_fini(&plan);

@@ -93,9 +93,6 @@ static enum plim_status tune_beside(struct plim_cli *cli, const struct plim_opts
     const struct plim_moving_options *moving;
     struct plim_seating_input plan;
     PLIM_TRY(plim_moving_input(cli, opts->allocator, opts->sizes, &moving, err));
-    if (plim_moving_needs_sizes(moving)) {
-        return plim_moving_no_sizes(err);
-    }
     PLIM_TRY(plim_seating_input(&in->requests, opts->plan, NULL, &moving, &plan, err));
     enum plim_status st = tune(cli, opts, in, moving, err);
     plim_seating_input_fini(&plan);

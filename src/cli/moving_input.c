@@ -72,11 +72,21 @@ static enum plim_status write_seating(const struct plim_seating *p, const char *
     return st;
 }
 
+static enum plim_status no_sizes(struct plim_err *err)
+{
+    plim__fail(err, PLIM_E_USAGE, "mode pool needs --sizes, the sizes of its blocks");
+    plim__err_hint(err, "plimsoll soak --write-sizes FILE finds them");
+    return PLIM_E_USAGE;
+}
+
 enum plim_status plim_seating_input(const struct plim_requests *requests, const char *plan,
                                     const char *write, const struct plim_moving_options **moving,
                                     struct plim_seating_input *out, struct plim_err *err)
 {
     *out = (struct plim_seating_input){0};
+    if (plim_moving_needs_sizes(*moving)) {
+        return no_sizes(err);
+    }
     if (!*moving || (*moving)->rounding.mode != PLIM_ENGINE_PLAN) {
         return plan || write
                    ? plim__fail(err, PLIM_E_USAGE, "%s is about mode plan of Plimsoll's allocator",
@@ -100,11 +110,4 @@ enum plim_status plim_seating_input(const struct plim_requests *requests, const 
 void plim_seating_input_fini(struct plim_seating_input *input)
 {
     plim_seating_free(&input->seating);
-}
-
-enum plim_status plim_moving_no_sizes(struct plim_err *err)
-{
-    plim__fail(err, PLIM_E_USAGE, "mode pool needs --sizes, the sizes of its blocks");
-    plim__err_hint(err, "plimsoll soak --write-sizes FILE finds them");
-    return PLIM_E_USAGE;
 }

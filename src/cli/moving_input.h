@@ -25,9 +25,6 @@ static inline bool plim_moving_needs_sizes(const struct plim_moving_options *mov
     return moving && moving->rounding.mode == PLIM_ENGINE_POOL && moving->rounding.n_sizes == 0;
 }
 
-/** plim_moving_no_sizes() - the error of those that cannot find one. */
-PLIM_MUST_USE enum plim_status plim_moving_no_sizes(struct plim_err *err);
-
 /* Mode plan: what the options point to. */
 struct plim_seating_input {
     struct plim_moving_options options;
@@ -40,7 +37,8 @@ struct plim_seating_input {
  * plim_seating_input() - in mode plan, read the seating or make it from the requests; in others nothing.
  * @moving: of plim_moving_input(); becomes &out->options. @plan: path, or NULL. @write: path, or NULL: where
  * it is written to. @out: undo with plim_seating_input_fini(), also in other modes.
- * Errors: PLIM_E_USAGE a path with another mode; those of plim_seating_read() and plim_seating_make().
+ * Errors: PLIM_E_USAGE a path with another mode, or mode pool with an empty list; those of
+ * plim_seating_read() and plim_seating_make().
  */
 PLIM_MUST_USE enum plim_status plim_seating_input(const struct plim_requests *requests,
                                                   const char *plan, const char *write,

@@ -93,6 +93,15 @@ static struct program start(const struct plim_seating *p, uint64_t total)
     return g;
 }
 
+/* Two periods later: all of the second are at their places, `addr`. */
+static struct program followed(const struct plim_seating *p, uint64_t *addr)
+{
+    struct program g = start(p, 256 * MIB);
+    run_period(&g, addr);
+    run_period(&g, addr);
+    return g;
+}
+
 static void stop(struct program *g, struct plim_seating *p)
 {
     engine_finish(g->d, g->e);
@@ -171,10 +180,8 @@ static void additional_requests_do_not_disturb(void **state)
 {
     (void)state;
     struct plim_seating p = conveyor();
-    struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
-    run_period(&g, addr);
-    run_period(&g, addr);
+    struct program g = followed(&p, addr);
     uint64_t placed = stats_of(g.e).placed;
     for (uint32_t i = 0; i < PERIOD; i++) {
         if (i % 5 == 1) {
@@ -190,10 +197,8 @@ static void requests_left_out_are_noticed_within_a_few(void **state)
 {
     (void)state;
     struct plim_seating p = conveyor();
-    struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
-    run_period(&g, addr);
-    run_period(&g, addr);
+    struct program g = followed(&p, addr);
     for (uint32_t i = 5; i < PERIOD; i++) { /* the first five are left out */
         uint64_t at = ask(&g, i, p.requests[i].size);
         assert_true(i < 5 + PLIM_SEATING_GRAM - 1 || at == addr[i]);
@@ -208,10 +213,8 @@ static void another_size_in_the_place_of_a_request_costs_a_few_places(void **sta
 {
     (void)state;
     struct plim_seating p = conveyor();
-    struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
-    run_period(&g, addr);
-    run_period(&g, addr);
+    struct program g = followed(&p, addr);
     uint64_t placed = stats_of(g.e).placed;
     for (uint32_t i = 0; i < PERIOD; i++) {
         ask(&g, i, i == 6 ? 5 * MIB : p.requests[i].size);
@@ -224,10 +227,8 @@ static void a_block_that_stays_is_worked_around(void **state)
 {
     (void)state;
     struct plim_seating p = conveyor();
-    struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
-    run_period(&g, addr);
-    run_period(&g, addr);
+    struct program g = followed(&p, addr);
     g.live[2] = 0; /* request 22 is not freed this time */
     run_period(&g, addr);
     struct plim_engine_stats s = stats_of(g.e);
@@ -240,10 +241,8 @@ static void a_program_that_does_something_else_is_served_without_places(void **s
 {
     (void)state;
     struct plim_seating p = conveyor();
-    struct program g = start(&p, 256 * MIB);
     uint64_t addr[PERIOD];
-    run_period(&g, addr);
-    run_period(&g, addr);
+    struct program g = followed(&p, addr);
     uint64_t placed = stats_of(g.e).placed;
     for (uint32_t i = 0; i < 300; i++) {
         ask(&g, i, MIB + 512 * (uint64_t)(1 + i * 7 % 31));
