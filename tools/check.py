@@ -131,12 +131,19 @@ def counts_of(stage, good):
     return found
 
 
+def failures_of(stage, log):
+    """What failed in a stage: its tests where it has some and they say it, else the end of its log."""
+    found = ci_summary.failures_of_testlog(ROOT / stage.tests / "meson-logs" / "testlog.json") if stage.tests else []
+    return found or [["", *ci_summary.shortened(log.read_text(encoding="utf-8", errors="replace").splitlines())]]
+
+
 def run(stages):
     LOGS.mkdir(parents=True, exist_ok=True)
     results = []
     broken = set()
     for stage in stages:
         log = LOGS / f"{stage.name}.log"
+        log.unlink(missing_ok=True)  # exists from now on when the stage ran
         start = time.monotonic()
         absent = [t for t in stage.tools if shutil.which(t) is None]
         if absent:
@@ -150,9 +157,10 @@ def run(stages):
         if counts[1]:
             broken.add(stage.name)
         seconds = time.monotonic() - start
-        results.append({"stage": stage.name, "counts": counts, "seconds": round(seconds, 1)})
+        results.append({"stage": stage.name, "counts": counts, "seconds": round(seconds, 1),
+                        "failures": failures_of(stage, log) if counts[1] and log.exists() else []})
         print(f"{stage.name:12} {seconds:7.1f} s  {counts[0]:5} passed  {state}", flush=True)
-        if stage.name in broken and not absent and log.exists():
+        if counts[1] and log.exists():
             show_log(log)
     print(f"{'all':12} {sum(r['seconds'] for r in results):7.1f} s", flush=True)
     (LOGS / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")

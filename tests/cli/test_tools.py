@@ -147,6 +147,22 @@ class SummaryTest(ToolsTest):
         result = self.tool("ci_summary.py", self.root / "results.json")
         self.assertEqual((result.returncode, result.stdout), (0, "7 passed, 0 failed, 1 skipped\n"))
 
+    def test_what_failed_stands_before_the_closing_line(self):
+        """ci_summary: each failing point is named with the end of its reason, and so is a test that just stopped"""
+        text = "ok 1 - a\nnot ok 2 - b\n# Traceback\n# " + "x" * 999 + "\n# AssertionError: 3 != 4\nok 3 - c\n1..3\n"
+        self.log({"name": "t", "result": "ERROR", "stdout": text}, {"name": "good", "result": "OK", "stdout": "ok 1\n"},
+                 {"name": "u", "result": "TIMEOUT", "stdout": "ok 1 - d\nlast words\n"})
+        import ci_summary
+
+        failures = ci_summary.failures_of_testlog(self.root / "testlog.json")
+        self.assertEqual(failures, [["t: not ok 2 - b", "Traceback", "x" * 300, "AssertionError: 3 != 4"],
+                                    ["u: TIMEOUT", "ok 1 - d", "last words"]])
+        self.put("results.json", json.dumps([{"stage": "tests", "counts": [3, 2, 0], "failures": failures}]))
+        result = self.tool("ci_summary.py", self.root / "results.json")
+        self.assertEqual(result.stdout.splitlines(), [
+            "failed in tests: t: not ok 2 - b", "    Traceback", "    " + "x" * 300, "    AssertionError: 3 != 4",
+            "failed in tests: u: TIMEOUT", "    ok 1 - d", "    last words", "3 passed, 2 failed, 0 skipped"])
+
 
 class CasesTest(ToolsTest):
     CASES = ("@@ case a\n$ printf 'one\\ntwo 2\\nthree\\n'\n@@ stdout{}\n{}@@ end\n")

@@ -94,10 +94,13 @@ def gate_environment(build, ledger):
 
 
 def look(port, ledger, since):
-    """A sample; None before the engine's first step."""
+    """A sample; None before the engine's first step, or when it did not answer."""
     before = ledger.read()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
-        used = re.search(r"^vllm:kv_cache_usage_perc\S* (\S+)$", answer.read().decode(), re.MULTILINE)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            used = re.search(r"^vllm:kv_cache_usage_perc\S* (\S+)$", answer.read().decode(), re.MULTILINE)
+    except OSError:
+        return None
     after = ledger.read()
     if not (used and before and after):
         return None

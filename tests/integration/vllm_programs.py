@@ -66,7 +66,9 @@ def client(url):
 def load(url, clients, seconds):
     """Clients that each send one request after the other, streams and others in turn, and come again when they are told
     to, after a second when they are told nothing; prints how the requests ended, how long each token of those that were
-    served took (ms; half of them less, all but one in a hundred less), and what the engine counted."""
+    served took (ms; half of them less, all but one in a hundred less), and what the engine counted. A connection is not
+    used twice: one that a client keeps while it waits is closed by the server after five seconds, just when many come
+    again."""
     import asyncio
     import random
     import re
@@ -84,22 +86,29 @@ def load(url, clients, seconds):
             body = {"model": model, "prompt": "x" * random_of.randint(20, 200), "max_tokens": random_of.randint(50, 350),
                     "ignore_eos": True, "temperature": 0, "stream": turn % 2 == 0}
             began = time.monotonic()
+            end, wait = await ask(session, body)
+            ends[end] = ends.get(end, 0) + 1
+            if end == "200":
+                paces.append((time.monotonic() - began) * 1000 / body["max_tokens"])
+            elif wait:
+                waits.append(wait)
+                await asyncio.sleep(min(wait, max(0.0, until - time.monotonic())))
+
+    async def ask(session, body):
+        """How a request ended, in a word, and the seconds that the client is to stay away."""
+        try:
             async with session.post(url + "/v1/completions", json=body) as answer:
                 text = await answer.text()
-                end = str(answer.status)
-                if answer.status == 200 and not ("[DONE]" in text if body["stream"] else '"usage"' in text):
-                    end = "cut off"
-                ends[end] = ends.get(end, 0) + 1
-                if end == "200":
-                    paces.append((time.monotonic() - began) * 1000 / body["max_tokens"])
-                elif answer.status in (429, 503):
-                    wait = float(answer.headers.get("retry-after", 1))
-                    waits.append(wait)
-                    await asyncio.sleep(min(wait, max(0.0, until - time.monotonic())))
+        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+            return type(error).__name__, 1
+        if answer.status == 200 and not ("[DONE]" in text if body["stream"] else '"usage"' in text):
+            return "cut off", 0
+        return str(answer.status), float(answer.headers.get("retry-after", 1)) if answer.status in (429, 503) else 0
 
     async def all_of_them():
         nonlocal model
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300), connector=aiohttp.TCPConnector(limit=0)) as session:
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300), connector=connector) as session:
             async with session.get(url + "/v1/models") as answer:
                 model = (await answer.json())["data"][0]["id"]
             until = time.monotonic() + float(seconds)
