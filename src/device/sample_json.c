@@ -4,8 +4,6 @@
 
 #include "device/sample_json.h"
 
-#include "base/jsonw.h"
-
 #include <jansson.h>
 #include <stdio.h>
 
@@ -33,9 +31,8 @@ static void flag(struct plim_jsonw *w, const char *key, bool value)
     }
 }
 
-static void write_device(struct plim_jsonw *w, const struct plim_device_sample *d)
+void plim_device_members(struct plim_jsonw *w, const struct plim_device_sample *d)
 {
-    plim_jsonw_object(w);
     plim_jsonw_kv_text(w, "vendor", plim_vendor_text(d->vendor));
     text(w, "name", d->name);
     text(w, "uuid", d->uuid);
@@ -55,6 +52,17 @@ static void write_device(struct plim_jsonw *w, const struct plim_device_sample *
             plim_jsonw_kv_u64(w, plim_figure_key((enum plim_figure)i), d->figure[i]);
         }
     }
+}
+
+void plim_use_kinds_member(struct plim_jsonw *w, const struct plim_process_use *use)
+{
+    plim_jsonw_key(w, "kinds");
+    plim_jsonw_array(w);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if ((use->kinds & kinds[i].bit) != 0) {
+            plim_jsonw_text(w, kinds[i].key);
+        }
+    }
     plim_jsonw_end(w);
 }
 
@@ -69,14 +77,7 @@ static void write_use(struct plim_jsonw *w, const struct plim_process_use *use)
     if (use->compute_instance != PLIM_NO_INSTANCE) {
         plim_jsonw_kv_u64(w, "compute_instance", use->compute_instance);
     }
-    plim_jsonw_key(w, "kinds");
-    plim_jsonw_array(w);
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if ((use->kinds & kinds[i].bit) != 0) {
-            plim_jsonw_text(w, kinds[i].key);
-        }
-    }
-    plim_jsonw_end(w);
+    plim_use_kinds_member(w, use);
     if (use->bytes_valid) {
         plim_jsonw_kv_u64(w, "bytes", use->bytes);
     }
@@ -112,7 +113,9 @@ void plim_sample_write(struct plim_buf *out, const struct plim_sample *sample)
     plim_jsonw_key(&w, "devices");
     plim_jsonw_array(&w);
     plim_vec_foreach (d, &sample->devices) {
-        write_device(&w, d);
+        plim_jsonw_object(&w);
+        plim_device_members(&w, d);
+        plim_jsonw_end(&w);
     }
     plim_jsonw_end(&w);
     plim_jsonw_key(&w, "uses");

@@ -10,7 +10,14 @@
  */
 
 #include "base/buf.h"
+#include "base/jsonw.h"
 #include "device/sample.h"
+
+/** plim_device_members() - members of the open object for one device; what is unknown is left out. */
+void plim_device_members(struct plim_jsonw *w, const struct plim_device_sample *device);
+
+/** plim_use_kinds_member() - "kinds" of the open object: what the process does on the device. */
+void plim_use_kinds_member(struct plim_jsonw *w, const struct plim_process_use *use);
 
 /** plim_sample_write() - one line with its newline. Failure is sticky in `out`. */
 void plim_sample_write(struct plim_buf *out, const struct plim_sample *sample);

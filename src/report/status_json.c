@@ -5,6 +5,7 @@
 #include "report/status.h"
 
 #include "base/jsonw.h"
+#include "device/sample_json.h"
 
 #include <plimsoll/shm.h>
 
@@ -49,22 +50,7 @@ static void device(struct plim_jsonw *w, const struct plim_state *s, uint32_t in
     uint64_t unknown;
     plim_jsonw_object(w);
     plim_jsonw_kv_u64(w, "device", index);
-    plim_jsonw_kv_text(w, "vendor", plim_vendor_text(d->vendor));
-    text(w, "name", d->name);
-    text(w, "uuid", d->uuid);
-    text(w, "pci", d->pci);
-    plim_jsonw_kv_text(w, "state", plim_device_state_text(d->state));
-    if (d->parent != PLIM_NO_PARENT) {
-        plim_jsonw_kv_u64(w, "parent", d->parent);
-    }
-    flag(w, "divided", d->divided);
-    flag(w, "unified", d->unified);
-    flag(w, "odd", d->odd);
-    for (int i = 0; i < PLIM_FIGURE_COUNT; i++) {
-        if (plim_has_figure(d, (enum plim_figure)i)) {
-            plim_jsonw_kv_u64(w, plim_figure_key((enum plim_figure)i), d->figure[i]);
-        }
-    }
+    plim_device_members(w, d);
     if (plim_sample_unknown(&s->now->sample, index, &unknown)) {
         plim_jsonw_kv_u64(w, "unknown_bytes", unknown);
     }
@@ -93,15 +79,7 @@ static void use(struct plim_jsonw *w, const struct plim_state *s, const struct p
         plim_jsonw_kv_u64(w, "bytes", u->bytes);
         plim_jsonw_kv_u64(w, "counted_bytes", u->counted);
     }
-    plim_jsonw_key(w, "kinds");
-    plim_jsonw_array(w);
-    static const char *const kinds[] = {"compute", "graphics", "mps"};
-    for (unsigned i = 0; i < 3; i++) {
-        if ((u->kinds >> i & 1) != 0) {
-            plim_jsonw_text(w, kinds[i]);
-        }
-    }
-    plim_jsonw_end(w);
+    plim_use_kinds_member(w, u);
     if (p != NULL && p->start_ticks != 0) {
         plim_jsonw_kv_u64(w, "parent_pid", p->ppid);
         plim_jsonw_kv_u64(w, "start_ticks", p->start_ticks);
