@@ -66,6 +66,20 @@ int plim_err_format(const struct plim_err *err, char *buf, size_t n)
                     err->hint);
 }
 
+/* Texts come from files, paths and other machines, and go to terminals and logs: control characters (C0, DEL, and C1,
+ * which UTF-8 writes as c2 80 to c2 9f) become '?'. */
+static void put(char *out, size_t size, const char *fmt, va_list args)
+{
+    vsnprintf(out, size, fmt, args);
+    for (unsigned char *p = (unsigned char *)out; *p; p++) {
+        if (*p < 0x20 || *p == 0x7f) {
+            *p = '?';
+        } else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) {
+            p[0] = p[1] = '?';
+        }
+    }
+}
+
 void plim__err_set(struct plim_err *err, enum plim_status status, const char *fmt, ...)
 {
     if (err) {
@@ -73,7 +87,7 @@ void plim__err_set(struct plim_err *err, enum plim_status status, const char *fm
         err->status = status;
         va_list args;
         va_start(args, fmt);
-        vsnprintf(err->message, sizeof(err->message), fmt, args);
+        put(err->message, sizeof(err->message), fmt, args);
         va_end(args);
     }
 }
@@ -87,7 +101,7 @@ void plim__err_set_errno(struct plim_err *err, enum plim_status status, int os_e
         err->os_errno = os_errno;
         va_list args;
         va_start(args, fmt);
-        vsnprintf(err->message, sizeof(err->message), fmt, args);
+        put(err->message, sizeof(err->message), fmt, args);
         va_end(args);
         size_t used = strlen(err->message);
         char text[80];
@@ -113,7 +127,7 @@ void plim__err_where(struct plim_err *err, const char *fmt, ...)
     if (err) {
         va_list args;
         va_start(args, fmt);
-        vsnprintf(err->where, sizeof(err->where), fmt, args);
+        put(err->where, sizeof(err->where), fmt, args);
         va_end(args);
     }
 }
@@ -123,7 +137,7 @@ void plim__err_hint(struct plim_err *err, const char *fmt, ...)
     if (err) {
         va_list args;
         va_start(args, fmt);
-        vsnprintf(err->hint, sizeof(err->hint), fmt, args);
+        put(err->hint, sizeof(err->hint), fmt, args);
         va_end(args);
     }
 }

@@ -4,21 +4,16 @@
  * it knows what needs time: findings, trends, critical errors. */
 
 #include "base/env.h"
-#include "base/file.h"
-#include "cli/verbs.h"
+#include "cli/monitor.h"
 #include "cli/version.h"
 #include "detect/replay.h"
-#include "http/get.h"
 #include "report/metrics.h"
 #include "watch/watch.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #define PATIENCE_NS UINT64_C(5000000000)
-#define ANSWER_MOST ((size_t)256 << 20)
-#define TOKEN_MOST  4096u
 
 static void write_state(struct plim_cli *cli, const struct plim_state *state, const char *format)
 {
@@ -110,34 +105,21 @@ static const struct {
              {"prometheus", "/metrics", PLIM_METRICS_TEXT},
              {"openmetrics", "/metrics", PLIM_METRICS_OPENMETRICS}};
 
-static enum plim_status read_token(const char *path, struct plim_arena *arena, const char **token,
-                                   struct plim_err *err)
-{
-    struct plim_str text;
-    if (path == NULL) {
-        return PLIM_OK;
-    }
-    PLIM_TRY(plim_file_read(path, TOKEN_MOST, &text, err));
-    struct plim_str s = plim_str_trim(text);
-    *token = plim_arena_sayf(arena, "%.*s", PLIM_STR_ARG(s));
-    free((void *)(uintptr_t)text.p);
-    return PLIM_OK;
-}
-
 static enum plim_status ask(struct plim_cli *cli, const struct plim_opts_status *opts,
                             const char *address, struct plim_err *err)
 {
-    struct plim_http_get get = {.address = address, .timeout_ns = PATIENCE_NS, .most = ANSWER_MOST};
-    PLIM_TRY(read_token(opts->token_file, &cli->arena, &get.token, err));
+    struct plim_cli_question question = {
+        .monitor = address, .token_file = opts->token_file, .patience_ns = PATIENCE_NS};
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         if (plim_cli_is(opts->format, forms[i].format)) {
-            get.path = forms[i].path;
-            get.accept = forms[i].metrics >= 0
-                             ? plim_metrics_content_type((enum plim_metrics_form)forms[i].metrics)
-                             : NULL;
+            question.path = forms[i].path;
+            question.accept =
+                forms[i].metrics >= 0
+                    ? plim_metrics_content_type((enum plim_metrics_form)forms[i].metrics)
+                    : NULL;
         }
     }
-    return plim_http_get(&get, &cli->out, err);
+    return plim_cli_ask(cli, &question, err);
 }
 
 /* The socket of a monitor of this user or of this machine; NULL: there is none. */

@@ -557,6 +557,9 @@
 
 #define PLIM_OPTIONS_history(X, S)                                                                 \
     X(S, db, TEXT, "db", 0, "FILE", NULL, "the history (default: where plimsoll watch keeps it)")  \
+    X(S, monitor, TEXT, "monitor", 0, "ADDRESS", NULL,                                             \
+      "ask the monitor there for its history: HOST:PORT, https://..., unix:PATH")                  \
+    X(S, token_file, TEXT, "token-file", 0, "FILE", NULL, "file with the token of that monitor")   \
     X(S, since, TEXT, "since", 0, "TIME", NULL,                                                    \
       "from there: 2026-01-31T12:00:00Z, 2026-01-31, @SECONDS, or 2h for two hours ago")           \
     X(S, to, TEXT, "to", 0, "TIME", NULL, "to there (default: now)")                               \

@@ -29,6 +29,44 @@ bool plim_http_query(const struct plim_http_request *request, const char *name,
     return true;
 }
 
+struct collecting {
+    const char *name;
+    struct plim_arena *arena;
+    size_t most;
+    const char **out;
+    size_t n;
+    enum plim_status st;
+    struct plim_err *err;
+};
+
+static enum MHD_Result collect(void *self, enum MHD_ValueKind kind, const char *name,
+                               const char *value)
+{
+    struct collecting *c = self;
+    (void)kind;
+    if (strcmp(name, c->name) != 0) {
+        return MHD_YES;
+    }
+    struct plim_str copy;
+    c->st = c->n < c->most
+                ? plim_arena_str(c->arena, plim_str_from(value ? value : ""), &copy, c->err)
+                : plim__fail(c->err, PLIM_E_RANGE, "%s may stand %zu times at most", name, c->most);
+    if (c->st == PLIM_OK) {
+        c->out[c->n++] = copy.p;
+    }
+    return c->st == PLIM_OK ? MHD_YES : MHD_NO;
+}
+
+enum plim_status plim_http_query_all(const struct plim_http_request *request, const char *name,
+                                     struct plim_arena *arena, size_t most, const char **out,
+                                     size_t *n, struct plim_err *err)
+{
+    struct collecting c = {name, arena, most, out, 0, PLIM_OK, err};
+    (void)MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, collect, &c);
+    *n = c.n;
+    return c.st;
+}
+
 enum plim_status plim_http_query_u64(const struct plim_http_request *request, const char *name,
                                      uint64_t fallback, uint64_t *out, struct plim_err *err)
 {

@@ -4,8 +4,11 @@
 
 #include "http/get.h"
 
+#include "base/num.h"
 #include "http/curl.h"
 
+#include <ctype.h>
+#include <jansson.h>
 #include <stdio.h>
 
 #define UNIX "unix:"
@@ -37,12 +40,13 @@ static bool speaks_http(const char *address)
 static CURLcode prepare(const struct plim_curl *curl, CURL *easy, const struct plim_http_get *r,
                         struct answer *answer, struct curl_slist *headers)
 {
-    char url[600];
+    struct plim_buf url = {0};
     bool local = strncmp(r->address, UNIX, strlen(UNIX)) == 0;
     bool whole = strstr(r->address, "://") != NULL;
-    (void)snprintf(url, sizeof(url), "%s%.500s%s", whole ? "" : "http://",
-                   local ? "localhost" : r->address, r->path);
-    CURLcode bad = curl->easy_setopt(easy, CURLOPT_URL, url);
+    plim_buf_printf(&url, "%s%s%s", whole ? "" : "http://", local ? "localhost" : r->address,
+                    r->path);
+    CURLcode bad = url.failed ? CURLE_OUT_OF_MEMORY : curl->easy_setopt(easy, CURLOPT_URL, url.p);
+    plim_buf_fini(&url); /* it was copied */
 #define SET(option, value) bad = bad != CURLE_OK ? bad : curl->easy_setopt(easy, option, value)
     if (local) {
         SET(CURLOPT_UNIX_SOCKET_PATH, r->address + strlen(UNIX));
@@ -73,8 +77,27 @@ static enum plim_status add_header(const struct plim_curl *curl, struct curl_sli
     return PLIM_OK;
 }
 
+/* Another status than 200, and what a plimsoll server says of it (answer.c). */
+static void refused(const struct plim_http_get *r, long status, struct plim_str answer,
+                    struct plim_err *err)
+{
+    json_t *root = json_loadb(answer.p, answer.n, 0, NULL);
+    const char *message = "", *hint = NULL;
+    (void)json_unpack(root, "{s:{s:s, s?s}}", "error", "message", &message, "hint", &hint);
+    (void)plim__fail(err, PLIM_E_DATA, "%.100s answers %.*s with %ld%s%.200s", r->address,
+                     (int)plim_min_u64(strcspn(r->path, "?"), 60), r->path, status,
+                     *message != '\0' ? ": " : "", message);
+    if (status == 401 || status == 403) {
+        plim__err_hint(err, "it wants its token: --token-file FILE");
+    } else if (hint != NULL) {
+        plim__err_hint(err, "%.200s", hint);
+    }
+    json_decref(root);
+}
+
 static enum plim_status judge(const struct plim_curl *curl, CURL *easy, CURLcode code,
-                              const struct plim_http_get *r, struct plim_err *err)
+                              const struct plim_http_get *r, struct plim_str answer,
+                              struct plim_err *err)
 {
     long status = 0;
     (void)curl->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
@@ -85,12 +108,21 @@ static enum plim_status judge(const struct plim_curl *curl, CURL *easy, CURLcode
         return plim__fail(err, PLIM_E_NOINPUT, "nobody answers at %.100s: %.120s", r->address,
                           curl->easy_strerror(code));
     }
-    (void)plim__fail(err, PLIM_E_DATA, "%.100s answers %.60s with %ld", r->address, r->path,
-                     status);
-    if (status == 401 || status == 403) {
-        plim__err_hint(err, "it wants its token: --token-file FILE");
-    }
+    refused(r, status, answer, err);
     return PLIM_E_DATA;
+}
+
+void plim_http_query_put(struct plim_buf *path, const char *name, const char *value)
+{
+    bool first = path->n == 0 || memchr(path->p, '?', path->n) == NULL;
+    plim_buf_printf(path, "%c%s=", first ? '?' : '&', name);
+    for (const char *p = value; *p != '\0'; p++) {
+        if (isalnum((unsigned char)*p) || strchr("-._~", *p) != NULL) {
+            plim_buf_char(path, *p);
+        } else {
+            plim_buf_printf(path, "%%%02X", (unsigned char)*p);
+        }
+    }
 }
 
 enum plim_status plim_http_get(const struct plim_http_get *r, struct plim_buf *out,
@@ -112,7 +144,9 @@ enum plim_status plim_http_get(const struct plim_http_get *r, struct plim_buf *o
         st = plim__fail(err, PLIM_E_USAGE, "'%.100s' is no address", r->address);
     }
     if (st == PLIM_OK) {
-        st = judge(&curl, easy, curl.easy_perform(easy), r, err);
+        size_t before = out->n;
+        CURLcode code = curl.easy_perform(easy);
+        st = judge(&curl, easy, code, r, plim_str_skip(plim_buf_str(out), before), err);
     }
     if (st == PLIM_OK) {
         st = plim_buf_status(out, err);

@@ -2,7 +2,7 @@
 #ifndef PLIM_HTTP_GET_H
 #define PLIM_HTTP_GET_H
 
-/* One question to a monitor, and its answer. Threads: any. */
+/* One question to a monitor, and its answer. Of a failure that it explains, its own words are said. Threads: any. */
 
 #include "base/buf.h"
 
@@ -22,5 +22,8 @@ struct plim_http_get {
  */
 PLIM_MUST_USE enum plim_status plim_http_get(const struct plim_http_get *request,
                                              struct plim_buf *out, struct plim_err *err);
+
+/** plim_http_query_put() - append "?name=value", or "&name=value" behind another one, to a path. */
+void plim_http_query_put(struct plim_buf *path, const char *name, const char *value);
 
 #endif

@@ -31,6 +31,7 @@
  * there when such a route is. Publishing is for any thread.
  */
 
+#include "base/arena.h"
 #include "base/buf.h"
 
 #include <stdbool.h>
@@ -81,6 +82,12 @@ struct plim_http_request {
 /** plim_http_query() - the decoded value of ?name=, borrowed; false when it is missing. */
 bool plim_http_query(const struct plim_http_request *request, const char *name,
                      struct plim_str *out);
+/** plim_http_query_all() - the decoded values of a parameter that may be repeated, in their order, arena; with NULs in
+ * them they end there. Errors: PLIM_E_RANGE more than `most`; PLIM_E_NOMEM. */
+PLIM_MUST_USE enum plim_status plim_http_query_all(const struct plim_http_request *request,
+                                                   const char *name, struct plim_arena *arena,
+                                                   size_t most, const char **out, size_t *n,
+                                                   struct plim_err *err);
 /** plim_http_query_u64() - the same as a whole number. @fallback: when it is missing.
  * Errors: PLIM_E_USAGE when it is something else. */
 PLIM_MUST_USE enum plim_status plim_http_query_u64(const struct plim_http_request *request,

@@ -27,6 +27,35 @@ struct search {
 
 /* ---- what is meant ---- */
 
+static bool word_of(const char *const *words, const char *word, unsigned *out)
+{
+    for (unsigned i = 0; word != NULL && words[i] != NULL; i++) {
+        if (strcmp(words[i], word) == 0) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool plim_history_what_of(const char *word, enum plim_history_what *out)
+{
+    static const char *const words[] = {"series", "subjects", "events", "findings", NULL};
+    unsigned i = *out;
+    bool known = word_of(words, word, &i);
+    *out = (enum plim_history_what)i;
+    return known;
+}
+
+bool plim_history_form_of(const char *word, enum plim_history_form *out)
+{
+    static const char *const words[] = {"text", "csv", "jsonl", "json", NULL};
+    unsigned i = *out;
+    bool known = word_of(words, word, &i);
+    *out = (enum plim_history_form)i;
+    return known;
+}
+
 static bool matches(const char *const *patterns, size_t n, const char *text)
 {
     for (size_t i = 0; text != NULL && i < n; i++) {
@@ -99,6 +128,11 @@ static enum plim_status show_series(struct search *x, const struct plim_store_su
         x->h.pieces++;
     }
     plim_store_answer_fini(&answer);
+    if (r->most != 0 && x->h.out->n > r->most) {
+        (void)plim__fail(err, PLIM_E_BUDGET, "the answer has more than %zu MiB", r->most >> 20);
+        plim__err_hint(err, "ask for less time, fewer points, or fewer figures");
+        return PLIM_E_BUDGET;
+    }
     return PLIM_OK;
 }
 

@@ -32,6 +32,7 @@ struct plim_history_request {
     uint64_t from_ns, to_ns; /* since 1970; to 0: to the end */
     uint64_t step_ns;        /* 0: by points */
     uint32_t points;         /* most bins of a series */
+    size_t most;             /* bytes of the answer; 0: no bound */
     bool has_device;
     uint64_t device; /* index, as labels have it */
     /* Patterns with * and ?; none: processes and engines are left out, figures are those that say most. */
@@ -44,7 +45,11 @@ struct plim_history_request {
     struct plim_text_style style;
 };
 
-/** plim_history_write() - the answer. Errors: those of the store. */
+/** plim_history_what_of(), plim_history_form_of() - by their words; false: it is none of them. */
+bool plim_history_what_of(const char *word, enum plim_history_what *out);
+bool plim_history_form_of(const char *word, enum plim_history_form *out);
+
+/** plim_history_write() - the answer. Errors: those of the store; PLIM_E_BUDGET more than `most`. */
 PLIM_MUST_USE enum plim_status plim_history_write(struct plim_buf *out, struct plim_store *store,
                                                   const struct plim_history_request *request,
                                                   struct plim_err *err);

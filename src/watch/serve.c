@@ -26,6 +26,7 @@ static const struct plim_http_route routes[] = {
     {"GET", "/api/v1/subjects", plim__serve_subjects, PLIM_HTTP_SLOW, 0},
     {"GET", "/api/v1/series", plim__serve_series, PLIM_HTTP_SLOW, 0},
     {"GET", "/api/v1/events", plim__serve_events, PLIM_HTTP_SLOW, 0},
+    {"GET", "/api/v1/history", plim__serve_history, PLIM_HTTP_SLOW, 0},
     {"GET", "/api/v1/alerts", plim__serve_alerts, PLIM_HTTP_SLOW, 0},
     {"POST", "/api/v1/alerts/{}/acknowledge", plim__serve_acknowledge, PLIM_HTTP_MUTATES, 64},
     {"POST", "/api/v1/silences", plim__serve_silence, PLIM_HTTP_MUTATES, 2048},

@@ -21,7 +21,7 @@ void plim__serve_history_close(struct plim__serve *s)
     s->store = NULL;
 }
 
-static enum plim_status open_store(struct plim__serve *s, struct plim_err *err)
+enum plim_status plim__serve_history_open(struct plim__serve *s, struct plim_err *err)
 {
     struct plim_store_options options = {.read_only = true};
     if (s->store) {
@@ -36,7 +36,7 @@ static enum plim_status open_store(struct plim__serve *s, struct plim_err *err)
 }
 
 /* A store that failed is opened anew for the next question: the file may have been replaced. */
-static enum plim_status checked(struct plim__serve *s, enum plim_status st)
+enum plim_status plim__serve_history_checked(struct plim__serve *s, enum plim_status st)
 {
     if (st == PLIM_E_IO || st == PLIM_E_DATA) {
         plim__serve_history_close(s);
@@ -44,12 +44,8 @@ static enum plim_status checked(struct plim__serve *s, enum plim_status st)
     return st;
 }
 
-struct window {
-    uint64_t from, to;
-};
-
-static enum plim_status read_window(const struct plim_http_request *request, struct window *out,
-                                    struct plim_err *err)
+enum plim_status plim__serve_window(const struct plim_http_request *request,
+                                    struct plim__serve_window *out, struct plim_err *err)
 {
     PLIM_TRY(plim_http_query_u64(request, "from", 0, &out->from, err));
     PLIM_TRY(plim_http_query_u64(request, "to", INT64_MAX, &out->to, err));
@@ -72,7 +68,8 @@ static void put_subject(struct plim_jsonw *w, const struct plim_store_subject *s
     plim_jsonw_end(w);
 }
 
-static enum plim_status list_subjects(struct plim__serve *s, const struct window *window,
+static enum plim_status list_subjects(struct plim__serve *s,
+                                      const struct plim__serve_window *window,
                                       struct plim_arena *arena, struct plim_jsonw *w,
                                       struct plim_err *err)
 {
@@ -91,7 +88,7 @@ static enum plim_status list_subjects(struct plim__serve *s, const struct window
     return st;
 }
 
-static enum plim_status list_figures(struct plim__serve *s, const struct window *window,
+static enum plim_status list_figures(struct plim__serve *s, const struct plim__serve_window *window,
                                      uint64_t subject, struct plim_arena *arena,
                                      struct plim_jsonw *w, struct plim_err *err)
 {
@@ -117,9 +114,9 @@ PLIM__HANDLER(subjects)
     struct plim__serve *s = self;
     struct plim_arena arena;
     struct plim_jsonw w;
-    struct window window;
+    struct plim__serve_window window;
     uint64_t subject;
-    PLIM_TRY(read_window(request, &window, err));
+    PLIM_TRY(plim__serve_window(request, &window, err));
     PLIM_TRY(plim_http_query_u64(request, "subject", 0, &subject, err));
     plim_jsonw_init(&w, &answer->text, true);
     plim_jsonw_object(&w);
@@ -131,7 +128,7 @@ PLIM__HANDLER(subjects)
         plim_jsonw_end(&w);
         return PLIM_OK;
     }
-    PLIM_TRY(open_store(s, err));
+    PLIM_TRY(plim__serve_history_open(s, err));
     plim_arena_init(&arena, UINT64_C(256) << 20);
     enum plim_status st = subject ? list_figures(s, &window, subject, &arena, &w, err)
                                   : list_subjects(s, &window, &arena, &w, err);
@@ -139,7 +136,7 @@ PLIM__HANDLER(subjects)
         plim_jsonw_end(&w);
     }
     plim_arena_fini(&arena);
-    return checked(s, st);
+    return plim__serve_history_checked(s, st);
 }
 
 /* ---- series ---- */
@@ -224,18 +221,18 @@ PLIM__HANDLER(series)
     struct plim__serve *s = self;
     struct plim_arena arena;
     struct plim_jsonw w;
-    struct window window;
+    struct plim__serve_window window;
     struct plim_str names = {0};
     const char *figures[FIGURES_MOST];
     uint64_t points;
     size_t n;
     struct plim_store_query query = {0};
-    PLIM_TRY(read_window(request, &window, err));
+    PLIM_TRY(plim__serve_window(request, &window, err));
     PLIM_TRY(plim_http_query_u64(request, "subject", 0, &query.subject, err));
     PLIM_TRY(plim_http_query_u64(request, "points", 1000, &points, err));
     PLIM_TRY(plim_http_query_u64(request, "step", 0, &query.step_ns, err));
     (void)plim_http_query(request, "figures", &names);
-    PLIM_TRY(open_store(s, err));
+    PLIM_TRY(plim__serve_history_open(s, err));
     query.from_ns = window.from;
     query.to_ns = window.to;
     cut_to_history(s->store, &query);
@@ -253,7 +250,7 @@ PLIM__HANDLER(series)
         plim_jsonw_end(&w);
     }
     plim_arena_fini(&arena);
-    return checked(s, st);
+    return plim__serve_history_checked(s, st);
 }
 
 /* ---- events ---- */
@@ -279,12 +276,12 @@ PLIM__HANDLER(events)
 {
     struct plim__serve *s = self;
     struct plim_jsonw w;
-    struct window window;
+    struct plim__serve_window window;
     struct plim_str kind = {0};
     char kind_text[64] = "";
     uint64_t limit;
     struct plim_store_event_filter filter = {0};
-    PLIM_TRY(read_window(request, &window, err));
+    PLIM_TRY(plim__serve_window(request, &window, err));
     PLIM_TRY(plim_http_query_u64(request, "subject", 0, &filter.subject, err));
     PLIM_TRY(plim_http_query_u64(request, "after", 0, &filter.after, err));
     PLIM_TRY(plim_http_query_u64(request, "limit", 1000, &limit, err));
@@ -292,7 +289,7 @@ PLIM__HANDLER(events)
         memcpy(kind_text, kind.p, kind.n);
         filter.kind = kind_text;
     }
-    PLIM_TRY(open_store(s, err));
+    PLIM_TRY(plim__serve_history_open(s, err));
     filter.from_ns = window.from;
     filter.to_ns = window.to;
     filter.limit = (uint32_t)plim_max_u64(1, plim_min_u64(limit, EVENTS_MOST));
@@ -306,5 +303,5 @@ PLIM__HANDLER(events)
         plim_jsonw_end(&w);
         plim_jsonw_end(&w);
     }
-    return checked(s, st);
+    return plim__serve_history_checked(s, st);
 }

@@ -88,7 +88,22 @@ void plim__serve_fleet_close(struct plim__serve *serve);
 PLIM__HANDLER(subjects);
 PLIM__HANDLER(series);
 PLIM__HANDLER(events);
+struct plim__serve_window {
+    uint64_t from, to; /* nanoseconds since 1970 */
+};
+/* ?from&to. Errors: PLIM_E_USAGE. */
+PLIM_MUST_USE enum plim_status plim__serve_window(const struct plim_http_request *request,
+                                                  struct plim__serve_window *out,
+                                                  struct plim_err *err);
+/* serve->store, opened when it is not. Errors: PLIM_E_NOTFOUND no history is kept; those of the store. */
+PLIM_MUST_USE enum plim_status plim__serve_history_open(struct plim__serve *serve,
+                                                        struct plim_err *err);
+/* The same status; a store that failed is closed. */
+enum plim_status plim__serve_history_checked(struct plim__serve *serve, enum plim_status st);
 void plim__serve_history_close(struct plim__serve *serve);
+
+/* serve_history_view.c: slow worker */
+PLIM__HANDLER(history);
 
 /* serve_page.c */
 PLIM__HANDLER(page);

@@ -184,5 +184,60 @@ class Running(unittest.TestCase):
             os.chmod(self.path, 0o700)
 
 
+class Asked(unittest.TestCase):
+    """A monitor that is asked for its history, beside the file itself."""
+
+    ODD = "a,b &c=%41+ü?"
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+
+    def start(self, *options):
+        looks = [sample(s) for s in range(30)]  # the last is seen again and again, at the same time
+        for look in looks:
+            look["processes"][3]["name"] = self.ODD
+        (self.path / "samples.jsonl").write_text("".join(json.dumps(look) + "\n" for look in looks))
+        monitor = subprocess.Popen([plimtest.PROGRAM, "watch", "--samples", self.path / "samples.jsonl", "--listen",
+                                    self.address(), "--interval", "50ms", *options], stderr=subprocess.DEVNULL,
+                                   env=plimtest.clean_environment(self.folder.name))
+        self.addCleanup(monitor.wait)
+        self.addCleanup(monitor.terminate)
+        end = time.monotonic() + 60
+        while plimtest.run("status", "--monitor", self.address()).returncode != 0:
+            self.assertLess(time.monotonic(), end, "the monitor does not serve")
+
+    def address(self):
+        return f"unix:{self.path}/watch.sock"
+
+    def test_asked(self):
+        """a monitor that is asked says byte for byte what its file says, in all forms, also of odd names"""
+        self.start("--db", self.path / "h.db")
+        within = ["--since", f"@{DAY}", "--to", f"@{DAY + 10}"]
+        file, monitor = ["--db", self.path / "h.db"], ["--monitor", self.address()]
+        end = time.monotonic() + 60
+        while f'"last_ns": {(DAY + 29) * 10**9}' not in plimtest.run("history", "subjects", "-f", "json", *within[:2], *file).stdout.decode():
+            self.assertLess(time.monotonic(), end, "the monitor keeps nothing")
+        for words in (["series", "--device", "1"], ["subjects"], ["events"], ["findings"], ["--process", self.ODD],
+                      ["--process", "vllm", "--process", "a,b*", "--figure", "process_*", "--figure", "used*", "--step", "2s"],
+                      ["--serving", "*"], ["--points", "3"]):
+            for form in ("text", "csv", "jsonl", "json"):
+                asked = plimtest.run("history", *words, "-f", form, *within, *monitor)
+                self.assertEqual(asked.returncode, 0, asked.stderr)
+                self.assertEqual(asked.stdout, plimtest.run("history", *words, "-f", form, *within, *file).stdout)
+        self.assertIn(self.ODD.encode(), plimtest.run("history", "--process", self.ODD, *within, *monitor).stdout)
+
+    def test_no_history(self):
+        """a monitor without a history says so, and so does an address where nobody answers"""
+        self.start("--db", "none")
+        result = plimtest.run("history", "--monitor", self.address())
+        self.assertEqual(result.returncode, 65)
+        self.assertIn(b"/api/v1/history with 404: no history is kept", result.stderr)
+        self.assertIn(b"--db FILE", result.stderr)
+        self.assertEqual(plimtest.run("history", "--monitor", f"unix:{self.path}/none.sock").returncode, 66)
+        self.assertEqual(plimtest.run("history", "--monitor", self.address(), "--db", "x.db").returncode, 64)
+
+
 if __name__ == "__main__":
     plimtest.main()

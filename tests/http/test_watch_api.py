@@ -119,6 +119,21 @@ class Answers(unittest.TestCase):
         kinds = {e["kind"] for e in m.get("/api/v1/events?kind=process_started")["events"]}
         self.assertLessEqual(kinds, {"process_started"})
 
+    def test_history_is_shown_in_each_form(self):
+        m = Monitor(self)
+        m.until(lambda: m.get("/api/v1/history?form=json&figure=used_bytes&figure=free_*")["series"])
+        document = self.fits("/api/v1/history", m.get("/api/v1/history?form=json&figure=used_bytes&figure=free_*&points=5"))
+        self.assertLessEqual({s["figure"] for s in document["series"]}, {"used_bytes", "free_bytes"})
+        self.assertTrue(all(1 <= len(s["bins"]) <= 6 for s in document["series"]), document)
+        for form, kind in (("text", "text/plain; charset=utf-8"), ("csv", "text/csv; charset=utf-8"),
+                           ("jsonl", "application/jsonl"), ("json", "application/json")):
+            answer = m.ask("GET", f"/api/v1/history?what=subjects&form={form}")
+            self.assertEqual((answer.status, answer.getheader("Content-Type")), (200, kind))
+        for query in ("what=all", "form=xml", "step=soon", "from=2&to=1"):
+            self.assertEqual(m.ask("GET", "/api/v1/history?" + query).status, 400, query)
+        for query in ("&".join(["process=x"] * 65), "form=csv&form=json"):
+            self.assertEqual(m.ask("GET", "/api/v1/history?" + query).status, 422, query)
+
     def test_every_route_that_is_described_is_there(self):
         m = Monitor(self, db=False)
         for path, methods in API["paths"].items():

@@ -50,6 +50,23 @@ static void fail_fills_the_error_and_returns_the_status(void **state)
     assert_string_equal(err.hint, "");
 }
 
+static void control_characters_do_not_reach_a_terminal(void **state)
+{
+    (void)state;
+    struct plim_err err;
+    plim__err_set(&err, PLIM_E_DATA, "class '%s'",
+                  "a\x1b[31m\r\n\x7f\xc2\x9b"
+                  "2J caf\xc3\xa9 \xc2\xb5");
+    assert_string_equal(err.message, "class 'a?[31m??"
+                                     "???2J caf\xc3\xa9 \xc2\xb5'");
+    plim__err_where(&err, "%s", "x\ty");
+    plim__err_hint(&err, "%s", "\x1bz");
+    assert_string_equal(err.where, "x?y");
+    assert_string_equal(err.hint, "?z");
+    plim__err_set_errno(&err, PLIM_E_IO, ENOENT, "cannot open '%s'", "\x1b]0;t\a");
+    assert_non_null(strstr(err.message, "cannot open '?]0;t?': No such"));
+}
+
 static void a_null_error_is_allowed_everywhere(void **state)
 {
     (void)state;
@@ -128,6 +145,7 @@ int main(void)
         cmocka_unit_test(an_unknown_status_is_an_internal_error),
         cmocka_unit_test(numbers_of_statuses_stay_as_they_are),
         cmocka_unit_test(fail_fills_the_error_and_returns_the_status),
+        cmocka_unit_test(control_characters_do_not_reach_a_terminal),
         cmocka_unit_test(a_null_error_is_allowed_everywhere),
         cmocka_unit_test(a_system_error_carries_its_number_and_text),
         cmocka_unit_test(long_messages_are_cut_not_overrun),
