@@ -7,15 +7,36 @@
 
 #include "diagnose/message_internal.h"
 
-/* The environment variable this build reads for allocator settings. */
+/* What differs between the builds of PyTorch for other devices. */
+struct build {
+    const char *format;   /* of their messages */
+    const char *variable; /* of the environment, with allocator settings; NULL when none helps */
+    const char *module;   /* with _record_memory_history(); NULL when not known */
+};
+
+static const struct build *build_of(const struct plim__case *c)
+{
+    static const struct build builds[] = {
+        {"torch-cuda", "PYTORCH_CUDA_ALLOC_CONF", "torch.cuda.memory"},
+        {"torch-hip", "PYTORCH_HIP_ALLOC_CONF", "torch.cuda.memory"},
+        {"torch-npu", "PYTORCH_NPU_ALLOC_CONF", "torch_npu.npu.memory"},
+        {"torch-musa", "PYTORCH_MUSA_ALLOC_CONF", NULL},
+        {"torch-mlu", "PYTORCH_MLU_ALLOC_CONF", NULL},
+        {"torch-xpu", NULL, NULL},
+    };
+    for (size_t i = 0; i < PLIM_COUNT_OF(builds); i++) {
+        if (strcmp(c->event->format, builds[i].format) == 0) {
+            return &builds[i];
+        }
+    }
+    return &builds[0];
+}
+
+/* The environment variable that this version of the build reads for allocator settings, or NULL. */
 static const char *conf_variable(const struct plim__case *c)
 {
     const char *versions = c->event->versions ? c->event->versions : "";
-    if (strcmp(versions, "2.10 and later") == 0) {
-        return "PYTORCH_ALLOC_CONF";
-    }
-    return strcmp(c->event->format, "torch-hip") == 0 ? "PYTORCH_HIP_ALLOC_CONF"
-                                                      : "PYTORCH_CUDA_ALLOC_CONF";
+    return strcmp(versions, "2.10 and later") == 0 ? "PYTORCH_ALLOC_CONF" : build_of(c)->variable;
 }
 
 static bool older_than_2_1(const struct plim__case *c)
@@ -111,7 +132,8 @@ void plim__advise_capacity(struct plim__case *c)
     }
 }
 
-void plim__advise_fragmentation(struct plim__case *c)
+/* The allocator's own setting against fragmentation, where the build and the engine allow one. */
+static void advise_setting(struct plim__case *c)
 {
     bool windows = plim__saw(c, PLIM_OOM_MEANS_ON_WINDOWS);
     bool forbidden =
@@ -145,19 +167,30 @@ void plim__advise_fragmentation(struct plim__case *c)
                                              : "PyTorch 1.10 to 2.0; from 2.1 on prefer "
                                                "expandable_segments."});
     }
-    if (on) {
+}
+
+void plim__advise_fragmentation(struct plim__case *c)
+{
+    if (conf_variable(c)) {
+        advise_setting(c);
+    }
+    if (plim__saw(c, PLIM_OOM_MEANS_EXPANDABLE_ON) || !conf_variable(c)) {
         plim__advice(c, "Make shapes repeat: pad to a few sizes, warm up with the largest first",
-                     "Expandable segments are on already; what remains comes from many different "
-                     "sizes kept alive together.");
+                     "No setting is left to turn; what remains comes from many different sizes "
+                     "kept alive together.");
     }
     if (c->set->verdict.subclass == PLIM_SUBCLASS_PRIVATE_POOL) {
         plim__advice(c, "Capture fewer graph sizes, or let them share one pool",
                      "Free blocks of a private pool can serve nobody else.");
     }
-    plim__advice(c,
-                 "Record a snapshot and run `plimsoll diagnose snapshot.pickle`: "
-                 "torch.cuda.memory._record_memory_history(), then _dump_snapshot() in the handler",
-                 "It names the blocks that pin the segments, with their stacks.");
+    if (build_of(c)->module) {
+        plim__advice(c,
+                     plim__say(c,
+                               "Record a snapshot and run `plimsoll diagnose snapshot.pickle`: "
+                               "%s._record_memory_history(), then _dump_snapshot() in the handler",
+                               build_of(c)->module),
+                     "It names the blocks that pin the segments, with their stacks.");
+    }
 }
 
 void plim__advise_external(struct plim__case *c)

@@ -7,8 +7,6 @@
 
 #include "diagnose/message_internal.h"
 
-#define HUGE_BUFFER (40 * PLIM_GIB) /* larger than all but data-centre devices */
-
 void plim__judge_driver(struct plim__case *c)
 {
     if (plim__saw(c, PLIM_OOM_MEANS_AT_PIN)) {
@@ -129,7 +127,7 @@ void plim__judge_ggml(struct plim__case *c)
     struct plim_amount need = plim_known(plan) ? plan : request;
     struct plim_amount room = plim_known(free) ? free : total;
     bool beyond = plim_known(need) && plim_known(room) && need.bytes > room.bytes;
-    bool huge = plim_known(request) && request.bytes >= HUGE_BUFFER;
+    bool huge = plim_known(request) && request.bytes >= PLIM__HUGE_REQUEST;
     if (beyond || huge) {
         plim__verdict(c, PLIM_CLASS_CAPACITY,
                       plim_known(plan) ? PLIM_SUBCLASS_WORKING_SET : PLIM_SUBCLASS_SINGLE_REQUEST,
@@ -163,6 +161,48 @@ void plim__judge_ggml(struct plim__case *c)
     plim__advice(
         c, "Halve the KV cache: --cache-type-k q8_0 --cache-type-v q8_0 with flash attention (-fa)",
         "Where quality allows it.");
+}
+
+/* Apple's GPUs: unified memory, of which the system lets one process keep a "working set" resident. */
+void plim__judge_metal(struct plim__case *c)
+{
+    struct plim_amount used = plim__field(c, PLIM_OOM_IN_USE),
+                       most = plim__field(c, PLIM_OOM_LIMIT);
+    bool over = plim_known(used) && plim_known(most) && used.bytes > most.bytes;
+    c->set->ledger.request = plim__field(c, PLIM_OOM_REQUEST);
+    if (plim_known(used) && plim_known(most)) {
+        c->set->ledger.capacity = most;
+        plim__evidence_amount(c, used,
+                              plim__say(c, "%s of Metal buffers, against a working set of %s.",
+                                        plim__size(c, used.bytes), plim__size(c, most.bytes)));
+    }
+    if (c->event->meaning == PLIM_OOM_MEANS_METAL_OVERCOMMIT &&
+        !plim__saw(c, PLIM_OOM_MEANS_METAL_FAILED)) {
+        plim__verdict(c, PLIM_CLASS_NOT_OOM, PLIM_SUBCLASS_WARNING_ONLY, 0.8,
+                      "A warning: more is allocated than the GPU should keep resident. The system "
+                      "pages, and may refuse the next command.");
+    } else if (over || c->event->meaning == PLIM_OOM_MEANS_METAL_OVERCOMMIT) {
+        plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.85,
+                      "The buffers of the program are more than the GPU may keep resident, and a "
+                      "command failed.");
+    } else {
+        plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.4,
+                      "Metal had no memory for the GPU's command. It gives no figures, and unified "
+                      "memory is shared with all other programs.");
+        plim__unknown(c, "who uses the memory: Activity Monitor, `memory_pressure`, and what the "
+                         "GPU may keep: `sysctl iogpu.wired_limit_mb`");
+    }
+    plim__advice(
+        c,
+        "Need less at once: a smaller or more strongly quantized model, a shorter context, "
+        "a smaller batch (llama.cpp: -c, -ub; mlx: --max-kv-size, --prefill-step-size)",
+        "Weights, KV cache and the buffers of one step have to be resident together.");
+    plim__advice_full(
+        c, &(struct plim_advice){.action = "Or let the GPU keep more: sudo sysctl "
+                                           "iogpu.wired_limit_mb=N",
+                                 .why = "By default it may keep two thirds to three quarters.",
+                                 .risk = "the rest of the system has to live with what is left.",
+                                 .applies_to = "macOS 14 and later."});
 }
 
 /* Free memory on start is less than the engine wants: somebody else's, or merely a context? */
@@ -275,6 +315,16 @@ void plim__judge_killed(struct plim__case *c)
         plim__judge_growth(c);
         plim__evidence(c, PLIM_HOW_MEASURED,
                        "In the end the process was killed for the host's memory.");
+        return;
+    }
+    if (c->event->meaning == PLIM_OOM_MEANS_HOST_KILLED &&
+        plim__saw(c, PLIM_OOM_MEANS_NOT_OOMKILLED)) {
+        plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.4,
+                      "The container was killed (SIGKILL), but not marked OOMKilled: a failed "
+                      "liveness probe, an eviction, or a kill of a child process do the same.");
+        plim__unknown(c,
+                      "who killed it: `kubectl describe pod` (Events), `kubectl get events`, and "
+                      "`dmesg -T | grep -i oom` on the node");
         return;
     }
     plim__judge_fixed(c);

@@ -85,6 +85,21 @@ static const struct fixed table[] = {
      "The engine's pool of KV blocks is used up; the device refused nothing.",
      "Admit fewer requests, or give the pool a larger share of free memory",
      "free_gpu_memory_fraction or max_tokens sizes the pool.", NULL, NULL, NULL},
+    {FIXED(CONTEXT_FULL, CONFIGURATION, ENGINE_BUDGET, 0.7),
+     "The cells of the KV cache are all taken by tokens of running requests. The cache has a fixed "
+     "size, the context; the device refused nothing.",
+     "Raise the context (-c, num_ctx), or run fewer requests at a time (-np, OLLAMA_NUM_PARALLEL)",
+     "All slots share the cells of one context.",
+     "Or let each request use less: shorter prompts, a limit on the tokens to generate (-n)",
+     "A request that never ends takes cells until none is left.", NULL},
+    {FIXED(WORKSPACE_FULL, CONFIGURATION, ENGINE_BUDGET, 0.85),
+     "FlashInfer's workspace, a buffer that the engine takes once at its start, is too small for "
+     "this batch. The device was not asked.",
+     "Enlarge it: SGLANG_FLASHINFER_WORKSPACE_SIZE, VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE (bytes)",
+     "The temporary results of split attention have to fit into it.",
+     "Or send less at once: a smaller --chunked-prefill-size, --max-num-batched-tokens or batch of "
+     "graphs",
+     "They grow with the rows of a batch and the heads on a device.", NULL},
     {FIXED(TGI_PREFILL, CONFIGURATION, ENGINE_BUDGET, 0.9),
      "The largest prefill that the server allows does not fit; it found out in its warm-up.",
      "Lower --max-batch-prefill-tokens (and --max-input-tokens)",
@@ -137,6 +152,21 @@ static const struct fixed table[] = {
      "sequence, "
      "smaller batch",
      "The limit is on one buffer; free memory does not help.", NULL, NULL, NULL},
+
+    {FIXED(BUFFER_COUNT, CONFIGURATION, ALLOCATOR_LIMIT, 0.8),
+     "Too many Metal buffers are alive: their number reached the system's limit, not their bytes.",
+     "Evaluate sooner and keep less: mx.eval() inside loops, fewer small arrays, mx.clear_cache()",
+     "Each array and each cached block is a buffer of its own.", NULL, NULL, NULL},
+    {FIXED(TRT_WORKSPACE, CONFIGURATION, ALLOCATOR_LIMIT, 0.6),
+     "The builder found no implementation of a layer that works within the workspace it may use "
+     "and the memory it could get.",
+     "Raise the workspace limit (setMemoryPoolLimit, trtexec --memPoolSize=workspace:N)",
+     "Each tactic states how much workspace it needs.",
+     "Or build with more of the device free, or smaller maximum shapes",
+     "A tactic is dropped as well when the device cannot give its workspace.",
+     "whether the device or the limit refused: a line \"out of memory\" or \"Skipping tactic\" "
+     "above "
+     "it, and `nvidia-smi` while it builds"},
 
     /* Pools with a limit. */
     {FIXED(ORT_LIMIT, CONFIGURATION, ALLOCATOR_LIMIT, 0.87),
@@ -238,6 +268,21 @@ static const struct fixed table[] = {
      "SIGKILL leaves no message of the program; the kernel's log says who was killed and why.",
      "Reduce host memory: fewer workers and ranks loading at once, mmap, no optimizer offload",
      "Each process holds its own copy while it loads.", NULL},
+    {FIXED(HOST_OOM_KILLER, HOST_MEMORY, PROCESS_KILLED, 0.95),
+     "The host ran out of memory, and the system's out-of-memory killer ended a process. The "
+     "device "
+     "is not involved.",
+     "Reduce host memory: fewer workers and ranks loading at once, mmap, no optimizer offload",
+     "Each process holds its own copy while it loads; the killer takes the largest process, which "
+     "need not be the one that grew.",
+     "Or give the host more: memory, swap, or fewer other programs", NULL,
+     "what held the memory: the table of tasks above the line in `dmesg -T`"},
+    {FIXED(BROWSER_HEAP, HOST_MEMORY, HOST_ALLOCATION, 0.75),
+     "The browser could not give WebAssembly one buffer of that size: its heap is limited (4 GiB "
+     "at "
+     "most), and so is a single array. The device is not involved.",
+     "Use a smaller or quantized model (q4, q8), or one split into external data files",
+     "The whole file is copied into the heap before it goes to the device.", NULL, NULL, NULL},
     {FIXED(HOST_CGROUP, HOST_MEMORY, PROCESS_KILLED, 0.92),
      "The memory limit of the container or job was reached and the kernel killed it. The device is "
      "not "
@@ -336,6 +381,7 @@ static const struct {
     {PLIM_OOM_MEANS_ASYNC_OOM, plim__judge_async},
     {PLIM_OOM_MEANS_MPS_OOM, plim__judge_mps},
     {PLIM_OOM_MEANS_XLA_OOM, plim__judge_xla},
+    {PLIM_OOM_MEANS_XLA_RUNTIME, plim__judge_xla_runtime},
     {PLIM_OOM_MEANS_TF_OOM, plim__judge_tf},
     {PLIM_OOM_MEANS_CUPY_OOM, plim__judge_cupy},
     {PLIM_OOM_MEANS_CUPY_OOM_TOTAL, plim__judge_cupy},
@@ -350,9 +396,12 @@ static const struct {
     {PLIM_OOM_MEANS_CUMEM_OOM, plim__judge_cumem},
     {PLIM_OOM_MEANS_GGML_OOM, plim__judge_ggml},
     {PLIM_OOM_MEANS_RUNNER_OOM, plim__judge_ggml},
+    {PLIM_OOM_MEANS_METAL_OOM, plim__judge_metal},
+    {PLIM_OOM_MEANS_METAL_OVERCOMMIT, plim__judge_metal},
     {PLIM_OOM_MEANS_SGLANG_START, plim__judge_sglang},
     {PLIM_OOM_MEANS_VLLM_STARTUP_FREE, plim__judge_startup},
     {PLIM_OOM_MEANS_HOST_KILLED, plim__judge_killed},
+    {PLIM_OOM_MEANS_HOST_OOM_KILLER, plim__judge_killed},
     {PLIM_OOM_MEANS_HOST_CGROUP, plim__judge_killed},
     {PLIM_OOM_MEANS_HOST_RAY, plim__judge_killed},
     {PLIM_OOM_MEANS_HOST_GROWTH, plim__judge_growth},

@@ -20,6 +20,9 @@
 #define PLIM__CONTEXT_MOST    (PLIM_GIB * 7 / 10)
 #define PLIM__CONTEXT_LOADED  (PLIM_GIB * 12 / 10)
 
+/* One request larger than all but data-centre devices. */
+#define PLIM__HUGE_REQUEST (40 * PLIM_GIB)
+
 /* The PyTorch figures of one message, sorted out. Unknown = how UNKNOWN. */
 struct plim__books {
     struct plim_amount total, free, request;
@@ -85,6 +88,7 @@ void plim__judge_torch(struct plim__case *c); /* message_torch.c */
 void plim__judge_async(struct plim__case *c); /* message_pool.c */
 void plim__judge_mps(struct plim__case *c);
 void plim__judge_xla(struct plim__case *c);
+void plim__judge_xla_runtime(struct plim__case *c);
 void plim__judge_tf(struct plim__case *c);
 void plim__judge_cupy(struct plim__case *c);
 void plim__judge_paddle(struct plim__case *c);
@@ -95,6 +99,7 @@ void plim__judge_vgpu(struct plim__case *c);
 void plim__judge_driver(struct plim__case *c); /* message_driver.c */
 void plim__judge_cumem(struct plim__case *c);
 void plim__judge_ggml(struct plim__case *c);
+void plim__judge_metal(struct plim__case *c);
 void plim__judge_sglang(struct plim__case *c);
 void plim__judge_startup(struct plim__case *c);
 void plim__judge_killed(struct plim__case *c);

@@ -7,6 +7,7 @@
 #include "diagnose/message_internal.h"
 
 #define LARGE_REQUEST (8 * PLIM_GIB) /* one request that only the largest devices could serve */
+#define SMALL_DEVICE  (4 * PLIM_GIB) /* nearly all devices in use have more */
 #define MISSING_SHARE 50             /* per cent: more cannot be the async pool's own cache */
 #define METAL_SHARE   33 /* per cent of the watermark; graphs and caches take up to 20 */
 #define IMPOSSIBLE    (UINT64_C(1) << 50) /* 1 PiB */
@@ -223,6 +224,43 @@ void plim__judge_xla(struct plim__case *c)
                  "Memory taken piece by piece cannot serve one buffer larger than a piece.");
 }
 
+/* A TPU's runtime says what is free and how much of it lies in one piece ("reservable"). */
+void plim__judge_xla_runtime(struct plim__case *c)
+{
+    struct plim_amount request = plim__field(c, PLIM_OOM_REQUEST),
+                       free = plim__field(c, PLIM_OOM_FREE);
+    struct plim_amount piece = plim__field(c, PLIM_OOM_LARGEST_FREE);
+    pool_ledger(c, (struct plim_amount){0}, (struct plim_amount){0}, free, request);
+    if (impossible_request(c)) {
+        return;
+    }
+    bool fits = plim_known(request) && plim_known(free) && request.bytes <= free.bytes;
+    if (plim_known(request) && plim_known(free)) {
+        plim__evidence_amount(c, free,
+                              plim__say(c, "%s asked for, %s free%s%s.",
+                                        plim__size(c, request.bytes), plim__size(c, free.bytes),
+                                        plim_known(piece) ? ", in one piece " : "",
+                                        plim_known(piece) ? plim__size(c, piece.bytes) : ""));
+    }
+    if (fits) {
+        plim__verdict(c, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_STRANDED,
+                      plim_known(piece) ? 0.75 : 0.55,
+                      "Enough device memory (HBM) is free for the request, but not in one piece.");
+        plim__advice(c, "Allocate the large, lasting arrays first, and donate arguments",
+                     "Small arrays that live on between large ones split what is free.");
+    } else {
+        plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.75,
+                      "The arrays that are alive leave less device memory (HBM) than was asked "
+                      "for.");
+        plim__advice(c, "Shard or remat more, use a smaller batch, donate arguments",
+                     "Arguments, results and temporaries are alive together.");
+    }
+    plim__advice(c, "Delete what an earlier run of the same program left: del, x.delete(), restart",
+                 "In a notebook the arrays of the last run are still alive.");
+    plim__unknown(c, "which arrays are alive: jax.live_arrays(), jax.profiler."
+                     "save_device_memory_profile()");
+}
+
 void plim__judge_tf(struct plim__case *c)
 {
     struct plim_amount request = plim__field(c, PLIM_OOM_REQUEST),
@@ -255,9 +293,19 @@ void plim__judge_tf(struct plim__case *c)
         bool single = plim_known(request) && plim_known(limit) && request.bytes > limit.bytes;
         plim__verdict(
             c, PLIM_CLASS_CAPACITY,
-            single ? PLIM_SUBCLASS_SINGLE_REQUEST : PLIM_SUBCLASS_WORKING_SET,
-            exceeds ? 0.88 : 0.65,
-            "What is in use and the request together exceed what TensorFlow's arena can have.");
+            single ? PLIM_SUBCLASS_SINGLE_REQUEST : PLIM_SUBCLASS_WORKING_SET, exceeds ? 0.88 : 0.6,
+            exceeds ? "What is in use and the request together exceed what the arena (BFC "
+                      "allocator) can have."
+                    : "The arena (BFC allocator) refused a tensor. Most often what one step needs "
+                      "does not fit; the arena's books are not in the text.");
+        if (exceeds && !plim_known(total)) {
+            plim__unknown(c,
+                          plim__say(c,
+                                    "whether the device is much larger than the arena's limit of "
+                                    "%s (`nvidia-smi`): then somebody else was on it when the "
+                                    "program started, or a fraction was set",
+                                    plim__size(c, limit.bytes)));
+        }
         if (!sums && plim_known(live) && plim_known(request)) {
             plim__evidence_amount(c, live,
                                   plim__say(c, "%s in use + %s asked for = %s.",
@@ -308,8 +356,19 @@ void plim__judge_cupy(struct plim__case *c)
         }
         return;
     }
-    plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.7,
-                  "The device is full with the arrays of the pool; the request came on top.");
+    if (plim_known(held) && held.bytes < SMALL_DEVICE) {
+        plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.4,
+                      plim__say(c,
+                                "The pool was refused with only %s in it, less than nearly all "
+                                "devices have: others may hold the rest. The text does not tell "
+                                "the device's size.",
+                                plim__size(c, held.bytes)));
+    } else {
+        plim__verdict(
+            c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.65,
+            "Most likely the device is full with the arrays of the pool; the request came "
+            "on top.");
+    }
     if (plim_known(held) && plim_known(request)) {
         plim__evidence_amount(c, held,
                               plim__say(c, "the pool holds %s, %s were asked for.",

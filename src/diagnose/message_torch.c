@@ -425,6 +425,15 @@ static bool test_no_figures(struct plim__case *c)
     if (plim_known(b->live) && plim_known(b->total) && plim_known(b->request)) {
         return false;
     }
+    if (!plim_known(b->total) && plim_known(b->request) && b->request.bytes >= PLIM__HUGE_REQUEST) {
+        plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_SINGLE_REQUEST, 0.65,
+                      plim__say(c,
+                                "One request of %s is more than what nearly all devices have in "
+                                "all: one tensor grew with the square of a length, or a batch.",
+                                plim__size(c, b->request.bytes)));
+        plim__advise_unknown(c);
+        return true;
+    }
     plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.3,
                   plim_known(b->request)
                       ? plim__say(c,
@@ -441,10 +450,15 @@ static bool test_rest(struct plim__case *c)
     const struct plim__books *b = &c->books;
     uint64_t room = plim_known(b->free) ? b->free.bytes : 0;
     bool close = plim_known(b->gap) && room + b->gap.bytes >= b->request.bytes;
+    bool mostly_live = b->live.bytes >= b->total.bytes / 2;
     plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, close ? 0.65 : 0.8,
                   plim__say(c,
-                            "The device is full with what the program itself keeps alive (%s of "
-                            "%s); the request of %s came on top.",
+                            mostly_live
+                                ? "The device is full with what the program itself keeps alive (%s "
+                                  "of %s); the request of %s came on top."
+                                : "What is live (%s of %s) and the request (%s) leave too little "
+                                  "for contexts, libraries and the desktop that are on the device, "
+                                  "too.",
                             plim__size(c, b->live.bytes), plim__size(c, b->total.bytes),
                             plim__size(c, b->request.bytes)));
     plim__evidence_amount(

@@ -18,6 +18,7 @@
 #define RANK_MS        120000
 #define AFTER_LINES    12  /* stack frames below the message (C and C++ programs) */
 #define EXCERPT_BEFORE 60  /* bytes in front of a match that its excerpt shows */
+#define VERB_REACH     20  /* bytes in front of a match in which a verb has it as its object */
 #define HEAD_KEPT      256 /* bytes kept in front of the failure on an overlong line */
 
 static struct plim_oom_event *last_event(struct plim__oom_builder *b)
@@ -204,6 +205,31 @@ static size_t find_folded(struct plim_str text, const char *word)
     return SIZE_MAX;
 }
 
+/* "Fix CUDA out of memory", "handling OutOfMemoryError": a verb that has the failure as its object. */
+static bool is_object(const struct plim__oom_hit *hit, struct plim_str line)
+{
+    static const char *const verbs[] = {"fix ",    "fixes ",    "fixed ", "fixing ",
+                                        "handle ", "handling ", "catch ", "recover from "};
+    size_t from = hit->match.start > VERB_REACH ? hit->match.start - VERB_REACH : 0;
+    struct plim_str before = {line.p + from, hit->match.start - from};
+    for (size_t i = 0; i < PLIM_COUNT_OF(verbs); i++) {
+        if (find_folded(before, verbs[i]) != SIZE_MAX) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `fail(err, "out of memory");`: a line of a program that would print it. */
+static bool is_code(const struct plim__oom_hit *hit, struct plim_str line)
+{
+    size_t end = hit->match.end;
+    while (end < line.n && strchr("\n.! ", line.p[end])) {
+        end++;
+    }
+    return plim_str_starts(plim_str_skip(line, end), PLIM_STR("\");"));
+}
+
 /* "to avoid running out of memory", "except OutOfMemoryError": talk about it, not the thing. */
 static bool only_talk(const struct plim__oom_hit *hit, struct plim_str line)
 {
@@ -211,6 +237,7 @@ static bool only_talk(const struct plim__oom_hit *hit, struct plim_str line)
         "avoid",           "prevent",     "if you ",   "may run out", "might run out",
         "could run out",   "in case of",  "except ",   "raise ",      "will run out",
         "without running", "can run out", "may cause", "import ",     "if it ",
+        "how to ",         "printf(",     "throw ",    "#define ",
     };
     bool vague = hit->row->meaning == PLIM_OOM_MEANS_GENERIC_OOM ||
                  (hit->row->meaning == PLIM_OOM_MEANS_TORCH_OOM && hit->match.captures == 0 &&
@@ -221,7 +248,7 @@ static bool only_talk(const struct plim__oom_hit *hit, struct plim_str line)
             return true;
         }
     }
-    return false;
+    return vague && (is_object(hit, line) || is_code(hit, line));
 }
 
 static enum plim_status open_event(struct plim__oom_builder *b, const struct plim__oom_hit *hit,

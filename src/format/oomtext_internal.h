@@ -59,6 +59,7 @@ enum plim__oom_type {
     PLIM__OOM_REAL,
     PLIM__OOM_MIB,
     PLIM__OOM_GIB,
+    PLIM__OOM_SHAPE,
 };
 
 /** plim__oom_number() - read a number of the type at the start of s; bytes used, 0 when none. */

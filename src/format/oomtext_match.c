@@ -28,8 +28,9 @@ static const char *const field_words[] = {
 };
 
 static const char *const type_words[] = {
-    [PLIM__OOM_SIZE] = "size", [PLIM__OOM_BYTES] = "bytes", [PLIM__OOM_INT] = "int",
-    [PLIM__OOM_REAL] = "real", [PLIM__OOM_MIB] = "mib",     [PLIM__OOM_GIB] = "gib",
+    [PLIM__OOM_SIZE] = "size",   [PLIM__OOM_BYTES] = "bytes", [PLIM__OOM_INT] = "int",
+    [PLIM__OOM_REAL] = "real",   [PLIM__OOM_MIB] = "mib",     [PLIM__OOM_GIB] = "gib",
+    [PLIM__OOM_SHAPE] = "shape",
 };
 
 static bool is_blank(char c)

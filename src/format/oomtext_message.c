@@ -28,11 +28,18 @@ bool plim__oom_vague(const struct plim_oom_event *event)
     return weights[event->meaning] <= weights[PLIM_OOM_MEANS_GENERIC_OOM];
 }
 
+/* The same figure, printed with more digits: "17.79G (19104890880 bytes)". */
+static bool more_exact(const struct plim_oom_value *value, const struct plim_oom_value *than)
+{
+    uint64_t apart = value->n > than->n ? value->n - than->n : than->n - value->n;
+    return value->slop < than->slop && apart <= than->slop;
+}
+
 void plim__oom_set_field(struct plim_oom_facts *facts, enum plim_oom_field field,
                          const struct plim_oom_value *value, uint64_t line, bool replace)
 {
     struct plim_oom_value *slot = &facts->field[field];
-    if (!slot->set || replace) {
+    if (!slot->set || replace || more_exact(value, slot)) {
         *slot = *value;
         slot->line = line;
     }

@@ -129,12 +129,64 @@ static size_t read_size(struct plim_str s, struct plim_oom_value *out)
     return i + used;
 }
 
+/* Bytes of an element by the name that TensorFlow prints (framework/types.cc); 0 for unknown ones. */
+static unsigned element_bytes(struct plim_str name)
+{
+    static const struct {
+        const char *name;
+        unsigned bytes;
+    } types[] = {
+        {"float", 4}, {"half", 2},   {"bfloat16", 2}, {"double", 8},    {"bool", 1},
+        {"int8", 1},  {"uint8", 1},  {"int16", 2},    {"uint16", 2},    {"int32", 4},
+        {"int64", 8}, {"uint32", 4}, {"uint64", 8},   {"complex64", 8}, {"complex128", 16},
+    };
+    for (size_t i = 0; i < PLIM_COUNT_OF(types); i++) {
+        if (plim_str_eq(name, plim_str_from(types[i].name))) {
+            return types[i].bytes;
+        }
+    }
+    return 0;
+}
+
+/* "[2,3,4] and type float": the tensor's bytes. A size beyond 2^64, or a negative one, is none. */
+static size_t read_shape(struct plim_str s, struct plim_oom_value *out)
+{
+    static const struct plim_str between = {"] and type ", 11};
+    uint64_t elements = 1;
+    size_t i = 0;
+    do {
+        uint64_t extent = 0;
+        size_t digits = 0;
+        for (i++; i < s.n && is_digit(s.p[i]) && digits < 18; i++, digits++) {
+            extent = extent * 10 + (uint64_t)(s.p[i] - '0');
+        }
+        if (digits == 0 || plim_mul_overflows(elements, extent, &elements)) {
+            return 0;
+        }
+    } while (i < s.n && s.p[i] == ',');
+    if (s.p[0] != '[' || !plim_str_starts(plim_str_skip(s, i), between)) {
+        return 0;
+    }
+    size_t name = i += between.n;
+    while (i < s.n && (is_letter(s.p[i]) || is_digit(s.p[i]))) {
+        i++;
+    }
+    unsigned bytes = element_bytes((struct plim_str){s.p + name, i - name});
+    if (bytes == 0 || elements == 0 || plim_mul_overflows(elements, bytes, &out->n)) {
+        return 0;
+    }
+    out->real = (double)elements;
+    return i;
+}
+
 size_t plim__oom_number(struct plim_str s, enum plim__oom_type type, struct plim_oom_value *out)
 {
     struct plim_oom_value value = {.set = true};
     size_t n;
     if (type == PLIM__OOM_SIZE) {
         n = read_size(s, &value);
+    } else if (type == PLIM__OOM_SHAPE) {
+        n = s.n > 0 ? read_shape(s, &value) : 0;
     } else {
         bool fraction = type == PLIM__OOM_REAL || type == PLIM__OOM_MIB || type == PLIM__OOM_GIB;
         struct number num = read_number(s, fraction);

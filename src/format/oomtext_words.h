@@ -123,6 +123,7 @@ enum plim_oom_role {
     X(XLA_OOM, 70)                                                                                 \
     X(XLA_ONCHIP, 85)                                                                              \
     X(XLA_HBM, 75)                                                                                 \
+    X(XLA_RUNTIME, 75)                                                                             \
     X(TF_OOM, 70)                                                                                  \
     X(TF_WARNING, 16)                                                                              \
     X(ORT_OOM, 70)                                                                                 \
@@ -130,14 +131,18 @@ enum plim_oom_role {
     X(TRT_OOM, 55)                                                                                 \
     X(TRT_REQUEST, 60)                                                                             \
     X(TRT_TACTIC, 15)                                                                              \
+    X(TRT_WORKSPACE, 16)                                                                           \
     X(LONE_REQUEST, 58)                                                                            \
     X(BUFFER_LIMIT, 82)                                                                            \
+    X(BUFFER_COUNT, 82)                                                                            \
     X(NOT_FITTING, 70)                                                                             \
     X(JULIA_OOM, 75)                                                                               \
     X(CUPY_OOM, 70)                                                                                \
     X(CUPY_OOM_TOTAL, 70)                                                                          \
     X(PADDLE_OOM, 70)                                                                              \
     X(GGML_OOM, 60)                                                                                \
+    X(METAL_OOM, 60)                                                                               \
+    X(METAL_OVERCOMMIT, 16)                                                                        \
     X(RMM_OOM, 60)                                                                                 \
     X(RMM_POOL_LIMIT, 75)                                                                          \
     X(DEVICE_POOL_LIMIT, 75)                                                                       \
@@ -153,6 +158,8 @@ enum plim_oom_role {
     X(SGLANG_START, 85)                                                                            \
     X(SGLANG_RUN, 82)                                                                              \
     X(ENGINE_POOL_FULL, 82)                                                                        \
+    X(CONTEXT_FULL, 60)                                                                            \
+    X(WORKSPACE_FULL, 82)                                                                          \
     X(TGI_PREFILL, 85)                                                                             \
     X(OLLAMA_HOST, 78)                                                                             \
     X(ENGINE_FIT, 75)                                                                              \
@@ -175,7 +182,9 @@ enum plim_oom_role {
     X(HOST_ALLOC, 76)                                                                              \
     X(HOST_PINNED, 57)                                                                             \
     X(HOST_MANAGED, 72)                                                                            \
+    X(BROWSER_HEAP, 76)                                                                            \
     X(HOST_KILLED, 45)                                                                             \
+    X(HOST_OOM_KILLER, 46)                                                                         \
     X(HOST_CGROUP, 48)                                                                             \
     X(HOST_RAY, 74)                                                                                \
     X(HOST_SHM, 73)                                                                                \
@@ -221,6 +230,8 @@ enum plim_oom_role {
     X(EAGER_ON, 0)                                                                                 \
     X(EMPTY_CACHE_TRIED, 0)                                                                        \
     X(RESTARTED, 0)                                                                                \
+    X(METAL_FAILED, 0)                                                                             \
+    X(NOT_OOMKILLED, 0)                                                                            \
     X(GROWTH_STATED, 20)                                                                           \
     X(SMI_SEEN, 0)                                                                                 \
     X(STATS_SEEN, 0)
@@ -236,7 +247,8 @@ enum plim_oom_meaning {
  * One grammar. Pattern language:
  *   text      itself, case ignored; a blank is any run of blanks or newlines
  *   {f:type}  capture field f; types: size (number and unit), bytes (integer, commas allowed, an
- *             optional "bytes" behind), int, real, mib and gib (a number without its unit)
+ *             optional "bytes" behind), int, real, mib and gib (a number without its unit), shape
+ *             ("[2,3,4] and type float", as bytes)
  *   [..]      may be missing        <a|b>  one of        *  at most 200 bytes, as few as possible
  *   ~         any run, also none, of blanks and of the marks " ' ` : = , ( ) | \
  *   #         a run of digits       ^  start of the line       $  end of the line     \x  literal x
