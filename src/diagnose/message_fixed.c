@@ -6,6 +6,8 @@
 
 #include "diagnose/message_internal.h"
 
+#define HOST_IMPOSSIBLE (UINT64_C(1) << 46) /* 64 TiB: more than single hosts have */
+
 struct fixed {
     enum plim_oom_meaning meaning;
     enum plim_class cls;
@@ -458,10 +460,31 @@ static void engine_figures(struct plim__case *c)
     }
 }
 
+/* A size that no machine has: a wrong number reached the allocator. */
+static bool impossible_on_hosts(struct plim__case *c)
+{
+    const struct plim_oom_value *request = &c->facts->field[PLIM_OOM_REQUEST];
+    if (c->event->meaning != PLIM_OOM_MEANS_HOST_ALLOC || !request->set ||
+        request->n < HOST_IMPOSSIBLE) {
+        return false;
+    }
+    plim__verdict(c, PLIM_CLASS_NOT_OOM, PLIM_SUBCLASS_CORRUPT_SIZE, 0.85,
+                  plim__say(c,
+                            "No machine has %s: a wrong size reached the allocator, from a shape, "
+                            "an overflow, or a library that does not match.",
+                            plim__size(c, request->n)));
+    plim__advice(c, "Print the shapes and types in front of the failing call",
+                 "One axis too many, or a broadcast of two long ones, gives such sizes.");
+    return true;
+}
+
 void plim__judge_fixed(struct plim__case *c)
 {
     const struct fixed *fixed = fixed_of(c->event->meaning);
     struct plim_amount request = plim__field(c, PLIM_OOM_REQUEST);
+    if (impossible_on_hosts(c)) {
+        return;
+    }
     c->set->ledger.moment = "at the failure";
     c->set->ledger.request = request;
     plim__verdict(c, fixed->cls, fixed->sub, fixed->confidence, fixed->summary);

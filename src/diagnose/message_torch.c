@@ -425,6 +425,10 @@ static bool test_no_figures(struct plim__case *c)
     if (plim_known(b->live) && plim_known(b->total) && plim_known(b->request)) {
         return false;
     }
+    if (plim__saw(c, PLIM_OOM_MEANS_GROWTH_STATED)) {
+        plim__judge_growth(c);
+        return true;
+    }
     if (!plim_known(b->total) && plim_known(b->request) && b->request.bytes >= PLIM__HUGE_REQUEST) {
         plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_SINGLE_REQUEST, 0.65,
                       plim__say(c,

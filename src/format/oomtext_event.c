@@ -18,7 +18,7 @@
 #define RANK_MS        120000
 #define AFTER_LINES    12  /* stack frames below the message (C and C++ programs) */
 #define EXCERPT_BEFORE 60  /* bytes in front of a match that its excerpt shows */
-#define VERB_REACH     20  /* bytes in front of a match in which a verb has it as its object */
+#define VERB_REACH     20  /* bytes in front of a match in which a word can have it as its object */
 #define HEAD_KEPT      256 /* bytes kept in front of the failure on an overlong line */
 
 static struct plim_oom_event *last_event(struct plim__oom_builder *b)
@@ -205,11 +205,12 @@ static size_t find_folded(struct plim_str text, const char *word)
     return SIZE_MAX;
 }
 
-/* "Fix CUDA out of memory", "handling OutOfMemoryError": a verb that has the failure as its object. */
+/* "Fix CUDA out of memory", "if out-of-memory occurs": words that make an object or a case of it. */
 static bool is_object(const struct plim__oom_hit *hit, struct plim_str line)
 {
-    static const char *const verbs[] = {"fix ",    "fixes ",    "fixed ", "fixing ",
-                                        "handle ", "handling ", "catch ", "recover from "};
+    static const char *const verbs[] = {"fix ",    "fixes ",        "fixed ",
+                                        "fixing ", "handle ",       "handling ",
+                                        "catch ",  "recover from ", "if "};
     size_t from = hit->match.start > VERB_REACH ? hit->match.start - VERB_REACH : 0;
     struct plim_str before = {line.p + from, hit->match.start - from};
     for (size_t i = 0; i < PLIM_COUNT_OF(verbs); i++) {
