@@ -49,6 +49,23 @@ static void blank_constants(char *text, size_t n)
     }
 }
 
+static bool names_a_model(const json_t *object)
+{
+    return json_object_get(object, "architectures") != NULL ||
+           json_object_get(object, "model_type") != NULL;
+}
+
+/* A model card around the configuration, as hubs answer: {"name": ..., "config": {...}}. */
+static void unwrap(struct plim__config *c)
+{
+    json_t *inner = json_object_get(c->root, "config");
+    if (!names_a_model(c->root) && names_a_model(inner)) {
+        json_incref(inner);
+        json_decref(c->root);
+        c->root = inner;
+    }
+}
+
 static enum plim_status parse(struct plim__config *c, struct plim_str text)
 {
     if (text.n > CONFIG_MAX) {
@@ -72,6 +89,7 @@ static enum plim_status parse(struct plim__config *c, struct plim_str text)
         return plim__fail(c->err, PLIM_E_DATA,
                           "a configuration is a JSON object, this is something else");
     }
+    unwrap(c);
     c->classes = json_loadb(plim__class_defaults, plim__class_defaults_bytes, 0, &at);
     return c->classes != NULL
                ? PLIM_OK
@@ -137,9 +155,11 @@ static void refuse(struct plim__config *c, const struct plim__node *node, const 
                             name == NULL ? "neither architectures nor model_type is there"
                                          : "unknown architecture %s (model_type %s)",
                             name == NULL ? "" : name, model_type != NULL ? model_type : "absent");
-    plim__err_hint(c->err, "say which known architecture it is built like, for example --assume %s",
-                   name == NULL ? "llama"
-                                : plim__family_nearest(model_type != NULL ? model_type : name));
+    const char *like =
+        name == NULL ? "llama" : plim__family_nearest(model_type != NULL ? model_type : name);
+    plim__err_hint(c->err,
+                   "say which known architecture it is built like, for example --assume %.*s",
+                   (int)strcspn(like, " "), like);
 }
 
 /* Find the family; what the class says goes before model_type, and inner names before outer ones. */

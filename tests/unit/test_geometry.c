@@ -89,6 +89,37 @@ static void nested_models_are_found_and_their_keys_named_in_full(void **state)
     plim_arena_fini(&m.arena);
 }
 
+static void a_card_around_the_configuration_is_taken_off(void **state)
+{
+    (void)state;
+    struct made m;
+    make(&m,
+         "{\"name\":\"M\",\"config\":{\"model_type\":\"llama\",\"hidden_size\":64,"
+         "\"intermediate_size\":96,\"num_hidden_layers\":3,\"num_attention_heads\":4,"
+         "\"vocab_size\":100}}",
+         NULL);
+    assert_ok(m.st);
+    assert_int_equal(m.g.n_layers, 3);
+    assert_string_equal(origin(&m, "n_layers")->key, "num_hidden_layers");
+    plim_arena_fini(&m.arena);
+    /* Around something that names no model it stays. */
+    make(&m, "{\"config\":{\"hidden_size\":64}}", NULL);
+    assert_int_equal(m.st, PLIM_E_DATA);
+    assert_non_null(strstr(m.err.message, "neither architectures nor model_type"));
+    plim_arena_fini(&m.arena);
+}
+
+static void an_assumption_is_proposed_by_one_name(void **state)
+{
+    (void)state;
+    struct made m;
+    make(&m, "{\"model_type\":\"qwen3_vl_moe_x\"}", NULL);
+    assert_int_equal(m.st, PLIM_E_UNSUPPORTED);
+    assert_non_null(strstr(m.err.hint, "--assume qwen3_moe"));
+    assert_null(strchr(strstr(m.err.hint, "--assume ") + strlen("--assume "), ' '));
+    plim_arena_fini(&m.arena);
+}
+
 static void contradictions_are_said(void **state)
 {
     (void)state;
@@ -523,6 +554,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_field_says_where_it_came_from),
         cmocka_unit_test(nested_models_are_found_and_their_keys_named_in_full),
+        cmocka_unit_test(a_card_around_the_configuration_is_taken_off),
+        cmocka_unit_test(an_assumption_is_proposed_by_one_name),
         cmocka_unit_test(contradictions_are_said),
         cmocka_unit_test(a_window_of_null_or_switched_off_slides_nothing),
         cmocka_unit_test(blocks_say_which_parts_a_layer_has),
