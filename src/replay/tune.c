@@ -256,6 +256,28 @@ static void say_recommendation(struct plim__tuner *t, const struct plim_tune_run
                         best->conf[0] ? best->conf : "''", caveat(t));
 }
 
+/* No other setting is worth it. After a failure that is no reassurance: what is said is how little it would change. */
+static void say_keep(struct plim__tuner *t, const struct plim_tune_run *now)
+{
+    struct plim_tune *tune = t->tune;
+    struct plim_arena *a = &tune->arena;
+    const char *doubt = caveat(t);
+    uint64_t room = plim_sub_sat(t->options->capacity, t->options->external);
+    if (doubt[0] == '\0') {
+        tune->summary = plim_arena_sayf(
+            a, "Keep %s: every request is served, and no other setting is worth a change.",
+            name_of(now));
+        return;
+    }
+    tune->summary = plim_arena_sayf(
+        a,
+        "No setting helps much: with %s the requests of the recording need %s%s, of which at most "
+        "%s are wanted at the same time, and no other needs noticeably less.%s",
+        name_of(now), bytes_text(tune, now->need ? now->need : now->result.peak.reserved),
+        room > 0 ? plim_arena_sayf(a, " of %s", bytes_text(tune, room)) : "",
+        bytes_text(tune, tune->bound.live), doubt);
+}
+
 static void recommend(struct plim__tuner *t)
 {
     struct plim_tune *tune = t->tune;
@@ -268,10 +290,7 @@ static void recommend(struct plim__tuner *t)
         return;
     }
     if (best == now || !worth_it(now, best)) {
-        tune->summary = plim_arena_sayf(
-            &tune->arena,
-            "Keep %s: every request is served, and no other setting is worth a change.%s",
-            name_of(now), caveat(t));
+        say_keep(t, now);
         return;
     }
     tune->recommended = 0;

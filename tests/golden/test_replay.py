@@ -139,6 +139,14 @@ class Replays(unittest.TestCase):
         self.assertIn("No setting helps", got["summary"])
         self.assertGreater(got["bound"]["live_bytes"], 24 * 2**30 - 524288000)
 
+    def test_a_failure_that_no_setting_explains_is_not_called_served(self):
+        """tune does not say that all is well of a run that leaked until it failed, though a fresh heap serves it"""
+        got = plimsoll("tune", plimtest.ROOT / "tests" / "data" / "snapshots" / "simulated" / "leak_list.pickle.xz",
+                       "--format", "json")
+        self.assertIsNone(got["recommended"])
+        self.assertTrue(got["summary"].startswith("No setting helps much"), got["summary"])
+        self.assertIn("fresh heap", got["summary"])
+
     def test_the_number_of_threads_changes_nothing(self):
         """one thread and four give the same answer"""
         self.assertEqual(self.tune("kv-growth", "--threads", 1), self.tune("kv-growth", "--threads", 4))
