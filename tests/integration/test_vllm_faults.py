@@ -116,7 +116,8 @@ class VllmFaults(test_gate_daemon.Daemon):
 
     def supervise(self, *options):
         command = [plimtest.PROGRAM, "run", "--incidents", self.root / "incidents", "--backoff", "100ms", "--no-lock", "--drain", "60s", "--grace", "3s",
-                   "--health", f"http://127.0.0.1:{self.port}/health", "--health-every", "500ms", "--ledger", self.ledger,
+                   "--health", f"http://127.0.0.1:{self.port}/health", "--health-every", "500ms", "--health-misses", "10", "--ledger",
+                   self.ledger,
                    "--notch", "gpu-memory-utilization=-0.1:0.5", *options, "--",
                    "vllm", "serve", self.model, "--load-format", "dummy", "--max-model-len", "8192", "--enforce-eager", "--host", "127.0.0.1",
                    "--port", self.port, "--gpu-memory-utilization", "0.92", "--api-server-count", "2",
@@ -190,7 +191,7 @@ class VllmFaults(test_gate_daemon.Daemon):
         clients = self.loaded()
         (victim,) = named(name, self.running[0].pid)
         os.kill(victim, signal.SIGKILL)
-        self.until_empty(40)  # the other API server may wait for the dead one's engine until it is killed
+        self.until_empty(90)  # the other API server may wait for the dead one's engine until it is killed
         self.until_said("started vllm", turn + 1)
         ends = clients.stop()
         self.assertGreater(ends.get("lost", 0) + ends.get("cut off", 0) + ends.get("500", 0), 0, ends)
