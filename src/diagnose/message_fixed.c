@@ -99,8 +99,8 @@ static const struct fixed table[] = {
      "this batch. The device was not asked.",
      "Enlarge it: SGLANG_FLASHINFER_WORKSPACE_SIZE, VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE (bytes)",
      "The temporary results of split attention have to fit into it.",
-     "Or send less at once: a smaller --chunked-prefill-size, --max-num-batched-tokens or batch of "
-     "graphs",
+     "Or send less at once: a smaller --chunked-prefill-size, --max-num-batched-tokens or "
+     "--cuda-graph-max-bs",
      "They grow with the rows of a batch and the heads on a device.", NULL},
     {FIXED(TGI_PREFILL, CONFIGURATION, ENGINE_BUDGET, 0.9),
      "The largest prefill that the server allows does not fit; it found out in its warm-up.",

@@ -16,6 +16,7 @@
 #define CLEARLY_SHARE      10             /* per cent of the request */
 #define GAP_SHARE          10             /* per cent of the device */
 #define OTHERS_SHARE       15             /* per cent of the device */
+#define MOST_SHARE         50             /* per cent: more than an engine leaves to others */
 #define XPU_BLOCK          (4 * PLIM_GIB) /* Level Zero: largest single allocation without a special flag */
 
 static uint64_t percent(uint64_t of, unsigned share)
@@ -295,8 +296,10 @@ static bool test_engine(struct plim__case *c)
         plim__saw(c, PLIM_OOM_MEANS_ENGINE_VLLM) || plim__saw(c, PLIM_OOM_MEANS_ENGINE_SGLANG);
     bool early = plim__saw(c, PLIM_OOM_MEANS_AT_LOAD) || plim__saw(c, PLIM_OOM_MEANS_AT_PROFILE) ||
                  plim__saw(c, PLIM_OOM_MEANS_VLLM_LOAD);
-    bool neighbours = plim_known(b->total) && plim_known(b->listed) &&
-                      b->listed.bytes > percent(b->total.bytes, OTHERS_SHARE);
+    bool neighbours =
+        plim_known(b->total) &&
+        ((plim_known(b->listed) && b->listed.bytes > percent(b->total.bytes, OTHERS_SHARE)) ||
+         (plim_known(b->others) && b->others.bytes > percent(b->total.bytes, MOST_SHARE)));
     bool too_large = plim_known(b->request) && plim_known(b->total) &&
                      b->request.bytes >= percent(b->total.bytes, 75);
     pool = pool || (engine && plim__saw(c, PLIM_OOM_MEANS_AT_CAPTURE));
