@@ -62,7 +62,7 @@ extern "C" {
     X(UNKNOWN, 1, "no such reservation")                                                           \
     X(BUSY, 2, "the ledger is locked by a process that does not go on")                            \
     X(BAD_CONFIG, 3, "the configuration makes no sense")                                           \
-    X(BAD_LEDGER, 4, "the memory holds no ledger of this version")                                 \
+    X(BAD_LEDGER, 4, "what is there is no ledger of this version")                                 \
     X(OTHER_CONFIG, 5, "the ledger is in use with another configuration")                          \
     X(TOO_SMALL, 6, "the memory is too small for this configuration")                              \
     X(NO_FILE, 7, "the file cannot be opened or mapped: see errno")                                \
@@ -354,7 +354,9 @@ PLIMSOLL_GATE_API int plimsoll_gate_attach(struct plimsoll_gate *gate, void *mem
  * @config: NULL: only one that is there, to look at and to steer. With a configuration it is a front door's. A ledger
  * that differs in the size of the pool only is taken over with what was learned, one that differs otherwise is made
  * anew, when no live front door has it open: for those that look on, the old file stays what it was, see
- * plimsoll_gate_replaced(). The file has mode 0600 and, when it was there, must be a regular file of this user or root.
+ * plimsoll_gate_replaced(). The file has mode 0600 and, when it was there, must be a regular file of this user or root, and
+ * empty or a ledger (of any version, or half made): nothing else is written over. All of its memory (512 bytes for each
+ * slot) is taken when it is made: on a full file system that fails with ENOSPC.
  * Returns 0, NO_FILE (errno says why), BAD_CONFIG, OTHER_CONFIG, BAD_LEDGER, BUSY, NO_ROOM.
  */
 PLIMSOLL_GATE_API int plimsoll_gate_open(struct plimsoll_gate *gate, const char *path,

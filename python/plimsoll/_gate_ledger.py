@@ -99,7 +99,7 @@ def load() -> ctypes.CDLL:
     """The library, loaded once. Errors: Unsupported, OSError."""
     if _loaded:
         return _loaded[0]
-    lib = ctypes.CDLL(library())
+    lib = ctypes.CDLL(library(), use_errno=True)
     gate, u32, u64, at = ctypes.c_void_p, _U32, _U64, ctypes.POINTER
     for name, result, arguments in (
             ("defaults", None, [at(Config)]),
@@ -159,7 +159,8 @@ class Ledger:
         code = self._lib.plimsoll_gate_open(self._gate, os.fsencode(path), ctypes.byref(config) if config else None,
                                             time.monotonic_ns())
         if code != OK:
-            why = word("code", code) + (f" ({config_wrong(config)})" if config and config_wrong(config) else "")
+            why = os.strerror(ctypes.get_errno()) if code == NO_FILE else word("code", code)
+            why += f" ({config_wrong(config)})" if config and config_wrong(config) else ""
             raise LedgerError(code, f"{path}: {why}")
         self.path = path
         self._open = True

@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -98,6 +99,39 @@ static int open_in_memory(struct plim__gate *g, const struct plimsoll_gate_confi
                : plimsoll_gate_create(plim__gate_ledger(g), g->memory, bytes, c, plim_mono_ns());
 }
 
+/* A ledger file that cannot be opened or made. */
+static enum plim_status no_ledger(const char *path, int code, int os_errno, struct plim_err *err)
+{
+    bool other_file = code == PLIMSOLL_GATE_BAD_LEDGER;
+    if (other_file) {
+        (void)plim__fail(err, PLIM_E_USAGE, "%s is not a ledger, and is left as it is", path);
+    } else {
+        plim__err_set_errno(err, PLIM_E_NOINPUT, os_errno, "ledger %s", path);
+    }
+    plim__err_hint(err, !other_file && (os_errno == EPERM || os_errno == EACCES)
+                            ? "a ledger is its user's: run the gate as the user of the server"
+                            : "name a file in memory that is new or a ledger: /dev/shm/NAME");
+    return other_file ? PLIM_E_USAGE : PLIM_E_NOINPUT;
+}
+
+/* What the gate waits for while it has no ledger, and why the file that is there is none. */
+static void tell_wait(struct plim__gate *g, int code, int os_errno)
+{
+    if (g->told_wait) {
+        return;
+    }
+    g->told_wait = true;
+    bool other = code == PLIMSOLL_GATE_NO_FILE && os_errno != ENOENT;
+    bool odd = g->options->ledger != NULL && (other || code != PLIMSOLL_GATE_NO_FILE);
+    plim__gate_tell(g, "waiting for %s%s%s",
+                    g->options->n_engines ? "the engine to say the size of its KV cache"
+                                          : "a server to make the ledger",
+                    odd ? ": " : "",
+                    !odd    ? ""
+                    : other ? strerror(os_errno)
+                            : plimsoll_gate_code_text(code));
+}
+
 /* The ledger that is there, or a new one when the size of the pool is known. Not ready yet is no error. */
 static enum plim_status try_open(struct plim__gate *g, uint64_t capacity_tokens,
                                  uint32_t max_length, struct plim_err *err)
@@ -116,20 +150,18 @@ static enum plim_status try_open(struct plim__gate *g, uint64_t capacity_tokens,
         code = o->ledger == NULL
                    ? open_in_memory(g, &c)
                    : plimsoll_gate_open(plim__gate_ledger(g), o->ledger, &c, plim_mono_ns());
-        if (code == PLIMSOLL_GATE_NO_FILE) {
-            return plim__fail_errno(err, PLIM_E_NOINPUT, errno, "ledger %s", o->ledger);
+        if (code == PLIMSOLL_GATE_NO_FILE || code == PLIMSOLL_GATE_BAD_LEDGER) {
+            return no_ledger(o->ledger, code, errno, err);
         }
     }
+    int os_errno = errno;
     if (code == PLIMSOLL_GATE_OK) {
         plimsoll_gate_config(plim__gate_ledger(g), &c);
         atomic_store(&g->open, true);
         plim__gate_tell(g, "ledger %s: %llu units, policy %s", o->ledger ? o->ledger : "in memory",
                         (unsigned long long)c.capacity_units, plimsoll_gate_policy_text(c.policy));
-    } else if (!g->told_wait) {
-        g->told_wait = true;
-        plim__gate_tell(g, "waiting for %s",
-                        o->n_engines ? "the engine to say the size of its KV cache"
-                                     : "a server to make the ledger");
+    } else {
+        tell_wait(g, code, os_errno);
     }
     return PLIM_OK;
 }

@@ -141,9 +141,13 @@ static enum plim_status listen_tcp(const char *address, struct plim__listener *l
     return PLIM_OK;
 }
 
-/* Whether the socket file is a leftover: nobody answers. */
+/* Whether the file is a socket that was left over: nobody answers. Connecting to any other file is refused as well. */
 static bool is_leftover(const struct sockaddr_un *a)
 {
+    struct stat st;
+    if (lstat(a->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) {
+        return false;
+    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return false;
@@ -170,7 +174,12 @@ static enum plim_status listen_unix(const char *path, mode_t mode, struct plim__
     l->tls = false;
     l->fd = open_socket((struct sockaddr *)&a, sizeof(a), mode);
     if (l->fd < 0) {
-        return plim__fail_errno(err, PLIM_E_OS, errno, "cannot listen on %s", path);
+        int os_errno = errno;
+        plim__err_set_errno(err, PLIM_E_OS, os_errno, "cannot listen on %s", path);
+        plim__err_hint(err, os_errno == EADDRINUSE
+                                ? "a program listens there, or it is a file of another kind"
+                                : "its folder must be there, and writable for this user");
+        return PLIM_E_OS;
     }
     (void)chmod(path, mode);
     (void)snprintf(l->path, sizeof(l->path), "%s", path);

@@ -351,6 +351,29 @@ class Engines(Daemon):
         self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1]["live"] == 0)  # for no longer than its lease
         self.assertEqual(self.ask(gate.port, "POST", "/v1/release", {"id": short})[0], 404)
 
+    def test_files_of_others_are_neither_written_over_nor_removed(self):
+        path = os.path.join(self.folder.name, "notes")
+        for options, status, says in ((("--ledger", path), 64, "is not a ledger, and is left as it is"),
+                                      (("--listen", f"unix:{path}"), 71, "a file of another kind"),
+                                      (("--ledger", os.path.join(self.folder.name, "none", "ledger")), 66, "/dev/shm/NAME")):
+            with open(path, "w") as file:
+                file.write("precious\n")
+            done = subprocess.run([plimtest.PROGRAM, "gate", "--capacity-tokens", "16000", "--steps", "1", *options], timeout=60,
+                                  stderr=subprocess.PIPE, text=True, env=plimtest.clean_environment(self.folder.name))
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(says, done.stderr)
+            with open(path) as file:
+                self.assertEqual(file.read(), "precious\n")
+
+    def test_what_is_waited_for_is_said(self):
+        path = os.path.join(self.folder.name, "notes")
+        gate = self.start("--ledger", path)
+        self.assertIn("waiting for a server to make the ledger\n", gate.log[0])
+        with open(path, "w") as file:
+            file.write("precious\n")
+        gate = self.start("--ledger", path)
+        self.assertIn("make the ledger: what is there is no ledger of this version", gate.log[0])
+
     def test_an_engine_that_comes_back_with_another_cache_has_another_pool(self):
         engine = Engine()
         self.addCleanup(engine.server_close)

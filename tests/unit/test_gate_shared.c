@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -395,8 +396,61 @@ static void a_file_that_is_no_ledger_is_not_taken_for_one(void **state)
     c.low = 2;
     assert_int_equal(plimsoll_gate_open(&gate, path, &c, 1), PLIMSOLL_GATE_BAD_CONFIG);
     c.low = 0.9;
-    assert_int_equal(plimsoll_gate_open(&gate, path, &c, 1), 0); /* made in its place */
+    assert_int_equal(plimsoll_gate_open(&gate, path, &c, 1), PLIMSOLL_GATE_BAD_LEDGER);
+    char text[14] = {0};
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof text, f));
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    assert_int_equal(ftell(f), 1300000);
+    fclose(f);
+    assert_string_equal(text, "not a ledger ");
+    assert_int_equal(truncate(path, 5), 0); /* shorter than the magic */
+    assert_int_equal(plimsoll_gate_open(&gate, path, &c, 1), PLIMSOLL_GATE_BAD_LEDGER);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void a_ledger_that_was_cut_off_or_half_made_is_made_anew(void **state)
+{
+    (void)state;
+    struct plimsoll_gate gate;
+    struct plimsoll_gate_config c = paged(500);
+    open_gate(&gate);
+    plimsoll_gate_close(&gate, now_ns());
+    const off_t lengths[] = {100, 0, 4096};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        assert_int_equal(truncate(path, lengths[i]),
+                         0); /* 4096 after 0: zeros, as before the magic */
+        assert_int_equal(plimsoll_gate_open(&gate, path, &c, now_ns()), 0);
+        assert_null(plimsoll_gate_check(&gate));
+        plimsoll_gate_close(&gate, now_ns());
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
+static void a_ledger_for_which_there_is_no_room_is_an_error_and_no_signal(void **state)
+{
+    (void)state;
+    struct plimsoll_gate gate;
+    struct plimsoll_gate_config c = paged(500);
+    struct stat st;
+    open_gate(&gate);
+    assert_int_equal(stat(path, &st), 0);
+    /* Every page is there from the beginning: a full file system cannot fail later. */
+    assert_true((uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size);
     close_gate(&gate);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit little = {.rlim_cur = 65536, .rlim_max = 65536};
+        (void)signal(SIGXFSZ, SIG_IGN);
+        (void)setrlimit(RLIMIT_FSIZE, &little);
+        _exit(plimsoll_gate_open(&gate, path, &c, now_ns()) == PLIMSOLL_GATE_NO_FILE ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(unlink(path), 0);
 }
 
 int main(void)
@@ -410,6 +464,8 @@ int main(void)
         cmocka_unit_test(a_server_with_another_configuration_replaces_what_others_only_look_at),
         cmocka_unit_test(a_server_with_another_pool_takes_over_what_was_learned),
         cmocka_unit_test(a_file_that_is_no_ledger_is_not_taken_for_one),
+        cmocka_unit_test(a_ledger_that_was_cut_off_or_half_made_is_made_anew),
+        cmocka_unit_test(a_ledger_for_which_there_is_no_room_is_an_error_and_no_signal),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

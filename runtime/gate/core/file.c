@@ -279,35 +279,59 @@ static int take_over(struct plimsoll_gate *gate, void *memory, size_t bytes,
     return code;
 }
 
+/* Whether a ledger may be made in this file: it is empty, a ledger of whatever version, or one whose maker died before it wrote
+ * the magic. Anything else is somebody's file, and a path that was mistyped. */
+static bool may_become(int fd, const struct stat *st)
+{
+    uint64_t magic = 0;
+    return st->st_size == 0 || (pread(fd, &magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
+                                (magic == 0 || magic == GATE_MAGIC));
+}
+
+/* Under flock: the file in memory, with room for a ledger of this configuration. NULL: *code says why. */
+static void *map_file(int fd, const struct plimsoll_gate_config *config, struct stat *st,
+                      size_t *bytes, int *code)
+{
+    *code = PLIMSOLL_GATE_NO_FILE;
+    if (fstat(fd, st) != 0) {
+        return NULL;
+    }
+    if (!S_ISREG(st->st_mode) || (st->st_uid != geteuid() && st->st_uid != 0)) {
+        errno = EPERM;
+        return NULL;
+    }
+    size_t need = config ? plimsoll_gate_bytes(config) : 0;
+    size_t have = st->st_size > 0 ? (size_t)st->st_size : 0;
+    *bytes = have > need ? have : need;
+    if (*bytes == 0 || (config && !may_become(fd, st))) {
+        *code = PLIMSOLL_GATE_BAD_LEDGER;
+        return NULL;
+    }
+    /* All of it now: a page that a full file system cannot give later is a SIGBUS, and the end of the server. */
+    int wrong = config ? posix_fallocate(fd, 0, (off_t)*bytes) : 0;
+    if (wrong != 0) {
+        errno = wrong;
+        return NULL;
+    }
+    void *memory = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 /* Under flock: attach to what is in the file, or make it. */
 static int settle(struct plimsoll_gate *gate, int fd, const struct plimsoll_gate_config *config,
                   uint64_t now_ns)
 {
     struct gate *g = gate_of(gate);
     struct stat st;
-    if (fstat(fd, &st) != 0) {
-        return PLIMSOLL_GATE_NO_FILE;
+    size_t map = 0;
+    int code = PLIMSOLL_GATE_NO_FILE;
+    void *memory = map_file(fd, config, &st, &map, &code);
+    if (memory == NULL) {
+        return code;
     }
-    if (!S_ISREG(st.st_mode) || (st.st_uid != geteuid() && st.st_uid != 0)) {
-        errno = EPERM;
-        return PLIMSOLL_GATE_NO_FILE;
-    }
-    size_t need = config ? plimsoll_gate_bytes(config) : 0;
-    size_t have = st.st_size > 0 ? (size_t)st.st_size : 0;
-    size_t map = have > need ? have : need;
-    if (map == 0) {
-        return PLIMSOLL_GATE_BAD_LEDGER;
-    }
-    if (have < map && ftruncate(fd, (off_t)map) != 0) {
-        return PLIMSOLL_GATE_NO_FILE;
-    }
-    void *memory = mmap(NULL, map, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) {
-        return PLIMSOLL_GATE_NO_FILE;
-    }
+    size_t have = (size_t)st.st_size;
     struct plimsoll_gate_config found;
     bool is = sound(memory, have, &found);
-    int code;
     if (is && !config) {
         code = plimsoll_gate_attach(gate, memory, map, now_ns);
     } else if (!config) {
