@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a request asks for and what an answer says, read from HTTP bodies of inference servers.
 
-Requests: OpenAI's completions, chat, responses and embeddings; Anthropic's messages; vLLM's and SGLang's /generate.
+Requests: OpenAI's completions, chat, responses and embeddings; Anthropic's messages; /generate of vLLM, SGLang and TGI;
+Ollama's /api/generate and /api/chat.
 Anything odd is read as far as it makes sense: the server behind is the judge of its own requests. Pure functions.
 """
 
@@ -15,6 +16,7 @@ from typing import Any, List, Optional, Tuple
 # Tokens that a chat template puts around each message, and around all of them.
 MESSAGE_TOKENS, CHAT_TOKENS = 6, 8
 MOST = 1 << 31
+TOKEN_BYTES = 16  # no tokenizer needs fewer tokens for a text than one for so many bytes of it
 
 
 @dataclasses.dataclass
@@ -80,8 +82,9 @@ def _add_messages(asked: Asked, messages: Any) -> None:
         if isinstance(message, dict):
             asked.tokens += MESSAGE_TOKENS
             _add_content(asked, message.get("content", message.get("output")))
-            if message.get("tool_calls"):
-                asked.text_bytes += _bytes(json.dumps(message["tool_calls"]))
+            for key in ("tool_calls", "arguments"):
+                if message.get(key):
+                    asked.text_bytes += _bytes(json.dumps(message[key]))
 
 
 def read_request(body: bytes) -> Optional[Asked]:
@@ -93,9 +96,11 @@ def read_request(body: bytes) -> Optional[Asked]:
     if not isinstance(data, dict):
         return None
     asked = Asked()
-    nested = data.get("sampling_params")  # SGLang
-    settings = {**data, **nested} if isinstance(nested, dict) else data
-    for key in ("max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens"):
+    settings = dict(data)
+    for key in ("sampling_params", "parameters", "options"):  # SGLang, TGI, Ollama
+        if isinstance(data.get(key), dict):
+            settings.update(data[key])
+    for key in ("max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict", "max_tokens"):
         if settings.get(key) is not None:
             asked.max_tokens = count(settings[key])
             break
@@ -132,9 +137,10 @@ class Answered:
     finish: str = ""
 
 
-_PROMPT = re.compile(rb'"(?:prompt_tokens|input_tokens)"\s*:\s*(\d{1,10})')
-_OUTPUT = re.compile(rb'"(?:completion_tokens|output_tokens)"\s*:\s*(\d{1,10})')
-_FINISH = re.compile(rb'"(?:finish_reason|stop_reason)"\s*:\s*(?:\{\s*"type"\s*:\s*)?"(\w{1,24})"')
+_PROMPT = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_eval_count)"\s*:\s*(\d{1,10})')
+_OUTPUT = re.compile(rb'"(?:completion_tokens|output_tokens|generated_tokens|eval_count)"\s*:\s*(\d{1,10})')
+_FINISH = re.compile(rb'"(?:(?:finish_reason|stop_reason|done_reason)"\s*:\s*(?:\{\s*"type"\s*:\s*)?|'
+                     rb'incomplete_details"\s*:\s*\{\s*"reason"\s*:\s*)"(\w{1,24})"')
 _WANTED = re.compile(rb"[Tt]ried to allocate ([0-9.]{1,12}) ([KMGT])iB")
 _MEMORY = re.compile(rb"out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY", re.IGNORECASE)
 
@@ -179,6 +185,10 @@ class TokenRate:
         """Of all prompts together."""
         rate = min(1.0, self.mean + self.variance ** 0.5)  # a byte is at least a token's worth
         return min(MOST, asked.tokens + int(asked.text_bytes * rate) + 1)
+
+    def least(self, asked: Asked) -> int:
+        """Fewer tokens than these all prompts together cannot have."""
+        return asked.tokens + asked.text_bytes // TOKEN_BYTES
 
     def learn(self, asked: Asked, prompt_tokens: int) -> None:
         if asked.text_bytes < 64 or asked.parts or prompt_tokens <= asked.tokens:

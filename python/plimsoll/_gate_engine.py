@@ -139,7 +139,7 @@ async def ask_tokens(app: App, like: Scope, body: bytes, headers: Headers) -> in
         wanted = {key: data[key] for key in keys if key in data}
     except (ValueError, TypeError, RecursionError):
         return 0
-    if not isinstance(wanted.get("prompt", ""), str):
+    if not isinstance(wanted.get("prompt", ""), str) or data.get("system"):  # which /tokenize does not know
         return 0
     status, answer = await ask(app, like, "POST", "/tokenize", json.dumps(wanted).encode(), headers)
     try:

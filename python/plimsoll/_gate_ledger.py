@@ -19,7 +19,7 @@ ADMIT, LATER, NEVER, DRAINING, WAIT = range(5)
 STOPPED, LENGTH, CANCELLED, FAILED, OOM = range(5)
 POLICIES = ("expected", "conservative", "overcommit", "unlimited")
 
-MAY_WAIT, WHOLE = 1, 4
+MAY_WAIT, WHOLE, APART = 1, 4, 8
 HAS_USAGE, HAS_PREEMPTED, HAS_HEADROOM, HAS_STRANDED, HAS_ENGINE = 1, 2, 4, 8, 16
 
 _U32, _I32, _U64, _I64, _F64 = ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint64, ctypes.c_int64, ctypes.c_double

@@ -35,7 +35,7 @@ log = logging.getLogger("plimsoll.gate")
 TELL_EVERY = 8  # tokens between two reports of a stream's growth
 SURE = 16  # requests whose tokens the engine counted, after which bytes are counted at the rate learned from them
 LARGE = 256 << 10  # bytes of a body that is not read in the event loop
-LONGEST = ("length", "max_tokens")  # how answers end that max_tokens ended
+LONGEST = ("length", "max_tokens", "max_output_tokens")  # how answers end that max_tokens ended
 KEEP_EVERY = 0.25  # seconds between two ticks: answers in one piece grow by them
 CLASSES = 4096  # names of classes that are remembered
 TYPES = {400: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_exceeded",
@@ -53,6 +53,7 @@ class Middleware:
         self.unjudged = 0  # requests that passed, or were refused, because the gate could not decide
         self._rate = body_of.TokenRate()
         self._events = body_of.EventRate()
+        self._longest = 0  # tokens of a prompt that can never fit; 0: before the ledger was opened
         self._classes: Dict[str, int] = {}
         self._keeper: Optional[asyncio.Task[None]] = None
         self._opening: Optional[asyncio.Lock] = None
@@ -144,21 +145,13 @@ class Middleware:
 
     async def _price(self, ledger: ledger_of.Ledger, scope: Scope, body: bytes,
                      asked: body_of.Asked) -> ledger_of.Request:
-        tokens = 0
-        unsure = self._rate.seen < SURE and asked.text_bytes >= 64 and not self.settings.tokenizer
-        if (self.settings.count == "tokenize" or unsure) and asked.prompts == 1:
-            tokens = await engine_of.ask_tokens(self.app, scope, body, _credentials(scope))
-            if tokens:
-                self._rate.learn(asked, tokens)
-        elif self.settings.tokenizer:
-            tokens = await self._tokenized(body, asked)
         shown = min(asked.parts * self.settings.part_tokens, body_of.MOST)
-        if not tokens:
-            tokens = self._rate.tokens(asked) + shown
+        tokens = await self._count(scope, body, asked, shown)
         request = ledger_of.Request(prompt_tokens=min(tokens, body_of.MOST), samples=asked.samples * asked.prompts,
                                     image_tokens=shown)
         if asked.prompts > 1:  # each has its own prompt: nothing of it is shared
             request.prompt_tokens = -(-request.prompt_tokens // asked.prompts)
+            request.flags = ledger_of.APART
         request.max_tokens = asked.max_tokens
         if "embeddings" in _path(scope):
             request.max_tokens = request.known_output = 1
@@ -173,9 +166,34 @@ class Middleware:
             except ValueError:
                 pass
         request.class_id = self._class(ledger, name)
-        request.flags = ((ledger_of.MAY_WAIT if self.settings.wait > 0 else 0)
-                         | (0 if asked.streams else ledger_of.WHOLE))
+        request.flags |= ((ledger_of.MAY_WAIT if self.settings.wait > 0 else 0)
+                          | (0 if asked.streams else ledger_of.WHOLE))
         return request
+
+    async def _count(self, scope: Scope, body: bytes, asked: body_of.Asked, shown: int) -> int:
+        """Tokens of all prompts together; shown: those of pictures. Nobody is refused for ever by a guess: what is too
+        long by one is counted by the engine, and where it does not count, judged by it."""
+        tokens = 0
+        unsure = self._rate.seen < SURE and asked.text_bytes >= 64 and not self.settings.tokenizer
+        askable = asked.prompts == 1
+        if askable and (self.settings.count == "tokenize" or unsure):
+            tokens, askable = await self._by_engine(scope, body, asked), False
+        elif self.settings.tokenizer:
+            tokens = await self._tokenized(body, asked)
+        if tokens:
+            return tokens
+        most = max(1, self._longest - 1) * asked.prompts
+        guess = self._rate.tokens(asked) + shown
+        if not self._longest or guess <= most or self._rate.least(asked) > most:
+            return guess
+        return (await self._by_engine(scope, body, asked) if askable else 0) or most
+
+    async def _by_engine(self, scope: Scope, body: bytes, asked: body_of.Asked) -> int:
+        """Prompt tokens by the engine's own tokenizer, from which the rate is learned; 0: it does not say."""
+        tokens = await engine_of.ask_tokens(self.app, scope, body, _credentials(scope))
+        if tokens:
+            self._rate.learn(asked, tokens)
+        return tokens
 
     async def _tokenized(self, body: bytes, asked: body_of.Asked) -> int:
         """Prompt tokens by a tokenizer of our own, 0: cannot be told."""
@@ -300,6 +318,7 @@ class Middleware:
         config.n_groups = 1
         config.groups[0] = ledger_of.Group(block, 0, 1, 0)
         config.max_length = length
+        self._longest = min(length or body_of.MOST, config.capacity_units * block)
         s = self.settings
         await self._price_work(config, scope, page)
         config.policy = ledger_of.POLICIES.index(s.policy)

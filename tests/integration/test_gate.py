@@ -196,6 +196,24 @@ class Bodies(unittest.TestCase):
         self.assertEqual((sglang.text_bytes, sglang.max_tokens, sglang.samples), (5, 12, 3))
         responses = bodies.read_request(json.dumps({"input": "h\u00e9", "instructions": "be brief", "max_output_tokens": 4}).encode())
         self.assertEqual((responses.text_bytes, responses.max_tokens), (11, 4))
+        calls = bodies.read_request(b'{"input": [{"type": "function_call", "arguments": "{\\"a\\": 1}"}]}')
+        self.assertGreaterEqual(calls.text_bytes, 8)
+        tgi = bodies.read_request(b'{"inputs": "hello", "parameters": {"max_new_tokens": 12}}')
+        self.assertEqual((tgi.text_bytes, tgi.max_tokens), (5, 12))
+        ollama = bodies.read_request(b'{"prompt": "hello", "options": {"num_predict": 12}}')
+        self.assertEqual((ollama.text_bytes, ollama.max_tokens), (5, 12))
+        self.assertEqual(bodies.read_request(b'{"prompt": "hello", "options": {"num_predict": -1}}').max_tokens, 0)
+
+    def test_answers_of_every_interface_are_read(self):
+        for text, expected in (
+                (b'{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"usage":{"input_tokens":3,"output_tokens":4}}',
+                 (3, 4, "max_output_tokens")),
+                (b'{"status":"completed","incomplete_details":null,"usage":{"input_tokens":3,"output_tokens":4}}', (3, 4, "")),
+                (b'{"done_reason":"length","done":true,"prompt_eval_count":3,"eval_count":4,"eval_duration":99}', (3, 4, "length")),
+                (b'{"generated_text":"x","details":{"finish_reason":"length","generated_tokens":4}}', (0, 4, "length")),
+                (b'{"meta_info":{"finish_reason":{"type":"length","length":4},"prompt_tokens":3,"completion_tokens":4}}', (3, 4, "length")),
+                (b'{"stop_reason":"max_tokens","usage":{"input_tokens":3,"output_tokens":4}}', (3, 4, "max_tokens"))):
+            self.assertEqual(bodies.read_answer(text), bodies.Answered(*expected), text)
 
     def test_odd_bodies_are_read_as_far_as_they_make_sense(self):
         for body in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100000, b"nul", b'"x"'):
@@ -291,6 +309,40 @@ class Requests(Gated):
             self.assertEqual((status, json.loads(body)["error"]["code"]), (400, "request_too_large"))  # 119 of 100 blocks
             self.assertEqual([p for p, _ in engine.seen if p == "/v1/completions"], [])
         self.inside(work)
+
+    def test_nobody_is_refused_for_ever_by_a_guess(self):
+        text = "internationalisation " * 300  # 300 tokens of the engine; 6,300 bytes, which look like 2,520
+        engine = Engine(blocks=200)
+
+        async def work(app, engine):
+            app._rate.seen = 1000  # nothing is counted any more
+            self.assertGreater(app._rate.tokens(bodies.Asked(text_bytes=len(text))), engine.max_length)
+            self.assertEqual((await call(app, "/v1/completions", {"prompt": "a", "max_tokens": 4}))[0], 200)
+            self.assertEqual((await call(app, "/v1/completions", {"prompt": text, "max_tokens": 4}))[0], 200)
+            self.assertEqual([p for p, _ in engine.seen].count("/tokenize"), 1)
+            app._rate = bodies.TokenRate()
+            app._rate.seen = 1000
+            batch = {"prompt": [text, text], "max_tokens": 4}  # which /tokenize does not count: the server judges it
+            self.assertNotEqual((await call(app, "/v1/completions", batch))[0], 400)
+            status, headers, _, _ = await call(app, "/v1/completions", {"prompt": "x" * 16 * 2048, "max_tokens": 4})
+            self.assertEqual((status, headers["x-plimsoll-reason"]), (400, "too_long"))  # by any tokenizer
+            self.assertEqual([p for p, _ in engine.seen].count("/tokenize"), 1)
+        self.inside(work, engine)
+
+    def test_each_prompt_of_a_batch_is_reserved(self):
+        held = []
+
+        async def work(app, engine):
+            generate = engine._generate
+
+            async def look(*arguments):
+                held.append(app.ledger.read().held_units)
+                return await generate(*arguments)
+            engine._generate = look
+            for prompt in ([5] * 160, [[5] * 160] * 6):
+                await call(app, "/v1/completions", {"prompt": prompt, "max_tokens": 4})
+        self.inside(work)
+        self.assertEqual(held, [10, 60])
 
     def test_a_full_engine_answers_429_with_retry_after_and_recovers(self):
         async def work(app, engine):

@@ -35,6 +35,15 @@ static void samples_share_the_whole_blocks_of_their_prompt(void **state)
                                               });
     assert_int_equal(d.now_units, 10 + 4); /* ten whole blocks, and each its own eleventh */
     assert_int_equal(d.peak_units, 10 + 4 * 4);
+    d = ask(&b, (struct plimsoll_gate_request){.prompt_tokens = 164,
+                                               .max_tokens = 60,
+                                               .samples = 4,
+                                               .flags = PLIMSOLL_GATE_APART});
+    assert_int_equal(d.now_units, 4 * 11); /* a batch: four prompts */
+    assert_int_equal(d.peak_units, 4 * 14);
+    struct plimsoll_gate_state s;
+    assert_int_equal(plimsoll_gate_read(&b.gate, &s, b.now), 0);
+    assert_int_equal(s.queued_tokens, 164 + 4 * 164);
     d = ask(&b, (struct plimsoll_gate_request){
                     .prompt_tokens = 164, .max_tokens = 60, .shared_tokens = 100});
     assert_int_equal(d.now_units, 11 - 6); /* six whole blocks are there already */

@@ -312,7 +312,8 @@ static void candidate(const struct gate *g, const struct plimsoll_gate_request *
     s->priority = r->priority;
     s->lease_ns = r->lease_ns > 0 ? r->lease_ns : c->lease_ns;
     s->leased = (r->flags & PLIMSOLL_GATE_BY_LEASE) != 0;
-    s->queued = s->prompt - s->cached;
+    s->apart = (r->flags & PLIMSOLL_GATE_APART) != 0;
+    s->queued = gate__to_compute(s);
     s->generated = 0;
     s->first_ns = 0;
     s->guessed = 0;

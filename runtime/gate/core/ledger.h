@@ -80,7 +80,9 @@ struct gate_slot {
     uint32_t slope;                /* fixed */
     uint32_t whole;                /* 1: its answer comes in one piece */
     uint32_t doubt[GATE_HORIZONS]; /* fixed: how far its forecast may be off with all others */
-    uint64_t pad[4];
+    uint32_t apart;                /* 1: its samples have prompts of their own */
+    uint32_t pad0;
+    uint64_t pad[3];
 };
 
 struct gate_process {
@@ -250,6 +252,9 @@ bool gate__gone(const struct gate_process *p);
 uint64_t gate__units(const struct plimsoll_gate_config *c, uint64_t tokens, bool prompt);
 /** gate__shared_units() - units of whole blocks of so many tokens that sequences can share. */
 uint64_t gate__shared_units(const struct plimsoll_gate_config *c, uint64_t tokens);
+/** gate__to_compute() - prompt tokens that a slot's first token waits for: those of all prompts of a batch. */
+uint32_t gate__to_compute(const struct gate_slot *s);
+
 /** gate__price() - fill in a slot's peak, forecast and expected from its tokens. */
 void gate__price(const struct gate *g, struct gate_slot *s);
 /** gate__work() - bytes of workspace while its prompt is computed, as learned or by the formula. */

@@ -6,7 +6,7 @@
  * p = S(a + x) / S(a), S being what its class has taught, and then holds u units for prompt + a + x tokens.
  * Its variance is p (1 - p) u^2. That is chance, which evens out over many requests. What is not known of S itself does not:
  * from n answers p is known to a deviation of sqrt(p (1 - p) / (n + 1)), the same for all, so these add up as they are (doubt). A request whose most tokens lie between two horizons counts at the later
- * one with the part of the way that it goes. Samples share whole blocks of their prompt.
+ * one with the part of the way that it goes. Samples share whole blocks of their prompt, those of a batch nothing.
  * Source: blocks as vllm 0.33.0 v1/core/kv_cache_utils.py and v1/kv_cache_interface.py count them.
  */
 
@@ -107,13 +107,21 @@ static void put(const struct pricing *pr, struct gate_slot *s, unsigned h, uint6
     }
 }
 
+uint32_t gate__to_compute(const struct gate_slot *s)
+{
+    uint64_t tokens = (uint64_t)(s->prompt - s->cached) * (s->apart ? s->samples : 1);
+    return tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;
+}
+
 void gate__price(const struct gate *g, struct gate_slot *s)
 {
     const struct plimsoll_gate_config *c = &g->config;
     const struct gate_lengths *l = &g->head->lengths[s->class_id];
     struct pricing p = {.c = c, .s = s, .most = s->most};
-    p.common = s->samples > 1 || s->shared > 0 ? gate__shared_units(c, s->prompt) : 0;
-    p.given = s->shared > 0 ? gate__shared_units(c, s->shared) : 0;
+    if (!s->apart && (s->samples > 1 || s->shared > 0)) {
+        p.common = gate__shared_units(c, s->prompt);
+        p.given = s->shared > 0 ? gate__shared_units(c, s->shared) : 0;
+    }
     if (s->known > 0) { /* it lives for certain until then */
         p.most = s->known > s->generated ? s->known : s->generated + 1;
     }

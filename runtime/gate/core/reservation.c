@@ -69,7 +69,7 @@ int plimsoll_gate_correct(struct plimsoll_gate *gate, uint64_t id, uint32_t prom
         s->prompt = prompt_tokens;
         s->cached = s->cached < prompt_tokens ? s->cached : prompt_tokens;
         s->shared = s->shared < prompt_tokens ? s->shared : prompt_tokens;
-        s->queued = s->first_ns == 0 ? prompt_tokens - s->cached : 0;
+        s->queued = s->first_ns == 0 ? gate__to_compute(s) : 0;
         gate__price(g, s);
         if (live) {
             gate__add(g, s);
