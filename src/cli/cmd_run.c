@@ -61,6 +61,12 @@ enum plim_status plim_cmd_run(struct plim_cli *cli, const struct plim_opts_run *
     if (opts->health_misses.value > UINT32_MAX || opts->restarts.value > UINT32_MAX) {
         return plim__fail(err, PLIM_E_USAGE, "a number is too large");
     }
+    if (opts->health_every.value == 0 || opts->health_misses.value == 0) {
+        return plim__fail(err, PLIM_E_USAGE, "--health-every and --health-misses must be above 0");
+    }
+    if (opts->stranded.given && !(opts->stranded.value > 0 && opts->stranded.value <= 1)) {
+        return plim__fail(err, PLIM_E_USAGE, "--stranded is a share: above 0, at most 1");
+    }
     if (!opts->bare) {
         if (n <= 0) {
             return plim__fail(err, PLIM_E_OS, "cannot find this program to record with");

@@ -37,8 +37,7 @@ static const char *kind_text(enum plim_option_kind kind)
 
 static void synopsis(struct plim_buf *out, const struct plim_verb *verb)
 {
-    plim_buf_printf(out, "plimsoll %s [options]%s%s%s", verb->name,
-                    (verb->flags & PLIM_VERB_COMMAND) ? " --" : "", verb->args[0] ? " " : "",
+    plim_buf_printf(out, "plimsoll %s [options]%s%s", verb->name, verb->args[0] ? " " : "",
                     verb->args);
 }
 

@@ -42,21 +42,35 @@ enum plim_status plim_notch_parse(struct plim_notches *notches, const char *text
     return PLIM_OK;
 }
 
-/* Where the value of a flag is: the argument, and how many characters of it come before the value. */
+/* How many characters of a word are the flag with its dashes; 0: it is another one. vLLM takes "_" for "-", and others
+ * have flags with one dash. */
+static size_t flag_length(const char *flag, const char *word)
+{
+    size_t dashes = strspn(word, "-");
+    size_t n = 0;
+    if (dashes < 1 || dashes > 2) {
+        return 0;
+    }
+    for (const char *w = word + dashes; flag[n] != '\0'; n++) {
+        if (w[n] != flag[n] && !(strchr("-_", flag[n]) && (w[n] == '-' || w[n] == '_'))) {
+            return 0;
+        }
+    }
+    return dashes + n;
+}
+
+/* Where the value of a flag is: the argument, and how many characters of it come before the value. As for the program itself,
+ * the last one counts. */
 static bool find(const char *flag, const char *const *command, size_t n, size_t *at, size_t *skip)
 {
-    size_t length = strlen(flag);
-    for (size_t i = 0; i < n; i++) {
-        const char *word = command[i];
-        if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, flag, length) != 0) {
-            continue;
-        }
-        if (word[2 + length] == '=') {
+    for (size_t i = n; i-- > 0;) {
+        size_t length = flag_length(flag, command[i]);
+        if (length > 0 && command[i][length] == '=') {
             *at = i;
-            *skip = length + 3;
+            *skip = length + 1;
             return true;
         }
-        if (word[2 + length] == '\0' && i + 1 < n) {
+        if (length > 0 && command[i][length] == '\0' && i + 1 < n) {
             *at = i + 1;
             *skip = 0;
             return true;
@@ -73,19 +87,24 @@ static double stepped(const struct plim_notch *notch, double value, unsigned tim
     return value;
 }
 
-static bool is_whole(const char *text)
+/* A number as engines take it: "8192", "0.9", and with vLLM's suffixes "32k" (32,000), "32K" (32,768). */
+static bool read_number(const char *text, double *value, bool *whole)
 {
-    return strspn(text, "0123456789") == strlen(text);
-}
-
-/* The value as the flag had it: whole, or with the digits that a step can change. */
-static void write_value(const char *original, double value, char *out, size_t room)
-{
-    if (is_whole(original)) {
-        (void)snprintf(out, room, "%.0f", floor(value + 1e-9));
-    } else {
-        (void)snprintf(out, room, "%.6g", value);
+    static const struct {
+        char suffix;
+        double scale;
+    } scales[] = {{'k', 1e3}, {'K', 0x1p10}, {'m', 1e6}, {'M', 0x1p20}, {'g', 1e9}, {'G', 0x1p30}};
+    char *end = NULL;
+    *value = strtod(text, &end);
+    *whole = strspn(text, "0123456789") == strlen(text);
+    for (size_t i = 0; end != text && i < sizeof(scales) / sizeof(*scales); i++) {
+        if (end[0] == scales[i].suffix && end[1] == '\0') {
+            *value *= scales[i].scale;
+            *whole = true;
+            end++;
+        }
     }
+    return end != text && *end == '\0' && isfinite(*value);
 }
 
 /* The value after `times` steps; false: the flag is not there, has no number, or would be below the limit, or nothing. */
@@ -93,19 +112,34 @@ static bool value_after(const struct plim_notch *notch, const char *const *comma
                         unsigned times, char *out, size_t room)
 {
     size_t at, skip;
-    char *end = NULL;
-    if (!find(notch->flag, command, n, &at, &skip)) {
+    double value;
+    bool whole;
+    if (!find(notch->flag, command, n, &at, &skip) ||
+        !read_number(command[at] + skip, &value, &whole)) {
         return false;
     }
-    const char *text = command[at] + skip;
-    double value = strtod(text, &end);
-    double least = fmax(notch->limit, is_whole(text) ? 1 : 1e-9);
-    if (end == text || *end != '\0' || !isfinite(value) ||
-        stepped(notch, value, times) < least - 1e-9) {
+    double least = fmax(notch->limit, whole ? 1 : 1e-9);
+    value = stepped(notch, value, times);
+    if (value < least - 1e-9) {
         return false;
     }
-    write_value(text, stepped(notch, value, times), out, room);
+    (void)snprintf(out, room, whole ? "%.0f" : "%.6g", whole ? floor(value + 1e-9) : value);
     return true;
+}
+
+const char *plim_notch_useless(const struct plim_notch *notch, const char *const *command, size_t n)
+{
+    size_t at, skip;
+    double value;
+    bool whole;
+    char after[64];
+    if (!find(notch->flag, command, n, &at, &skip)) {
+        return "the command has no such flag";
+    }
+    if (!read_number(command[at] + skip, &value, &whole)) {
+        return "its value in the command is no number";
+    }
+    return value_after(notch, command, n, 1, after, sizeof(after)) ? NULL : "it is at its limit";
 }
 
 bool plim_notch_down(struct plim_notches *notches, const char *const *command, size_t n, char *what,

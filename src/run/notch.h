@@ -10,7 +10,8 @@
  *   level   how many steps were taken, of all notches in turn
  *
  * A flag that the command does not have gives no step: what it is without it is not known. Whole
- * numbers stay whole. Both "--flag value" and "--flag=value" are understood.
+ * numbers stay whole. Both "--flag value" and "--flag=value" are understood, with one dash or two, "_" for "-", and values
+ * as "32k" (32,000) and "32K" (32,768) as vLLM reads them (vllm 0.33.0 engine/arg_utils.py, human_readable_int); of several the last one counts.
  * Threads: pure.
  */
 
@@ -37,6 +38,10 @@ struct plim_notches {
 /** plim_notch_parse() - add one. Errors: PLIM_E_USAGE, PLIM_E_RANGE more than eight. */
 PLIM_MUST_USE enum plim_status plim_notch_parse(struct plim_notches *notches, const char *text,
                                                 struct plim_err *err);
+
+/** plim_notch_useless() - why no step of it is possible with this command; NULL: one is. */
+const char *plim_notch_useless(const struct plim_notch *notch, const char *const *command,
+                               size_t n);
 
 /** plim_notch_down() - take the next step that is possible with this command; its text is "max-model-len 8192
  * -> 4096". False: none is left. */

@@ -68,8 +68,14 @@ static enum plim_status split_health(struct plim__run *r, struct plim_err *err)
     if (text == NULL) {
         return PLIM_OK;
     }
-    PLIM_TRY(plim_curl_open(&curl, err)); /* before there are threads */
     const char *after = strstr(text, "://");
+    bool known = after ? strncmp(text, "http", 4) == 0 : strchr(text, ':') != NULL;
+    if (!known) {
+        plim__err_set(err, PLIM_E_USAGE, "no address for health: \"%.100s\"", text);
+        plim__err_hint(err, "http://127.0.0.1:8000/health, 127.0.0.1:8000 or unix:PATH");
+        return PLIM_E_USAGE;
+    }
+    PLIM_TRY(plim_curl_open(&curl, err)); /* before there are threads */
     const char *slash =
         strncmp(text, "unix:", 5) == 0 ? NULL : strchr(after ? after + 3 : text, '/');
     size_t n = slash ? (size_t)(slash - text) : strlen(text);
@@ -82,10 +88,8 @@ static enum plim_status split_health(struct plim__run *r, struct plim_err *err)
                    slash && slash[1] ? slash : "/health");
     r->health.address = r->health_address;
     r->health.path = r->health_path;
-    r->health.every_ns =
-        r->options->health_every_ns ? r->options->health_every_ns : 5 * PLIM_SECOND_NS;
-    r->health.timeout_ns =
-        r->options->health_timeout_ns ? r->options->health_timeout_ns : 5 * PLIM_SECOND_NS;
+    r->health.every_ns = r->options->health_every_ns;
+    r->health.timeout_ns = r->options->health_timeout_ns;
     return PLIM_OK;
 }
 
@@ -95,6 +99,12 @@ static enum plim_status prepare(struct plim__run *r, struct plim_err *err)
     const struct plim_collect_options collect = {.incidents = o->incidents};
     for (size_t i = 0; i < o->n_notches; i++) {
         PLIM_TRY(plim_notch_parse(&r->notches, o->notches[i], err));
+    }
+    for (size_t i = 0; i < r->notches.n; i++) { /* better known now than after the failure */
+        const char *why = plim_notch_useless(&r->notches.list[i], o->command, o->n_command);
+        if (why != NULL) {
+            plim__run_tell(r, "--notch %s will change nothing: %s", r->notches.list[i].flag, why);
+        }
     }
     PLIM_TRY(plim__window_parse(o->restart_window, &r->window, err));
     PLIM_TRY(split_health(r, err));

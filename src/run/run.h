@@ -39,20 +39,20 @@ struct plim_run_options {
     const char
         *incidents; /* folder that is watched for new ones, and that the recording uses; or NULL */
     const char *health; /* "http://127.0.0.1:8000/health", or NULL: being alive is enough */
-    uint64_t health_every_ns, health_timeout_ns; /* 0: 5 s */
-    uint32_t health_misses;                      /* in a row that mean it hangs; 0: 3 */
-    uint64_t heartbeat_ns;      /* longest silence of a process that attach watches; 0: 2 min */
-    uint64_t start_ns;          /* longest time to become healthy; 0: 20 min */
-    const char *ledger;         /* the gate's, of the server's middleware; NULL: no drain by it */
-    uint64_t drain_ns;          /* longest time that requests may take to end; 0: 30 s */
-    uint64_t grace_ns;          /* between SIGTERM and SIGKILL; 0: 30 s */
-    uint64_t clear_ns;          /* longest wait for the card to be free; 0: 60 s */
-    uint32_t restarts;          /* within `window_ns`, then it gives up; 0: 5 */
-    uint64_t window_ns;         /* 0: 10 min */
-    uint64_t backoff_ns;        /* before the first restart, doubling to 32 times; 0: 1 s */
+    uint64_t health_every_ns, health_timeout_ns; /* above 0 */
+    uint32_t health_misses;                      /* in a row that mean it hangs; above 0 */
+    uint64_t heartbeat_ns; /* longest silence of a process that attach watches; 0: any */
+    uint64_t start_ns;     /* longest time to become healthy; 0: any */
+    const char *ledger;    /* the gate's, of the server's middleware; NULL: no drain by it */
+    uint64_t drain_ns;     /* longest time that requests may take to end */
+    uint64_t grace_ns;     /* between SIGTERM and SIGKILL */
+    uint64_t clear_ns;     /* longest wait for the card to be free */
+    uint32_t restarts;     /* within `window_ns`, then it gives up; 0: none */
+    uint64_t window_ns;
+    uint64_t backoff_ns;        /* before the first restart, doubling to 32 times */
     const char *const *notches; /* [n_notches] "FLAG=STEP[:LIMIT]", see notch.h */
     size_t n_notches;
-    uint64_t notch_reset_ns; /* good time after which a notch is taken back; 0: 24 h */
+    uint64_t notch_reset_ns; /* good time after which a notch is taken back; 0: never */
     double stranded; /* share of reserved memory, above which a restart is planned; 0: none */
     const char *restart_window; /* "02:00-05:00", local time of planned restarts; NULL: any */
     bool no_lock;               /* start beside others that start on the same devices */

@@ -25,12 +25,8 @@
     (5 * PLIM_SECOND_NS) /* without a health address: it lives so long, so it works */
 #define EXTEND_NS      (10 * PLIM_SECOND_NS)
 #define STRANDED_NS    (600 * PLIM_SECOND_NS) /* above the share for so long, a restart is planned */
-#define BACKOFF_DOUBLE 5u                     /* times */
-
-static uint64_t chosen(uint64_t value, uint64_t fallback)
-{
-    return value ? value : fallback;
-}
+#define KILL_NS        (5 * PLIM_SECOND_NS) /* the kernel needs that to end a process, at the least */
+#define BACKOFF_DOUBLE 5u                   /* times */
 
 static uint64_t in_phase(const struct plim__run *r)
 {
@@ -131,8 +127,8 @@ static enum plim_status wait_for_lock(struct plim__run *r, struct plim_err *err)
 /* Whether it may start again, by how often it did lately. */
 static bool may_restart(struct plim__run *r)
 {
-    uint64_t most = chosen(r->options->restarts, 5);
-    uint64_t window = chosen(r->options->window_ns, 600 * PLIM_SECOND_NS);
+    uint64_t most = r->options->restarts;
+    uint64_t window = r->options->window_ns;
     uint64_t lately = 0;
     for (uint64_t i = 0; i < plim_min_u64(r->n_started, PLIM__STARTS); i++) {
         lately += r->now_ns - r->started[i] < window;
@@ -142,7 +138,7 @@ static bool may_restart(struct plim__run *r)
     }
     r->started[r->n_started++ % PLIM__STARTS] = r->now_ns;
     uint64_t doubled = plim_min_u64(lately, BACKOFF_DOUBLE);
-    r->pause_ns = chosen(r->options->backoff_ns, PLIM_SECOND_NS) << doubled;
+    r->pause_ns = r->options->backoff_ns << doubled;
     return true;
 }
 
@@ -233,8 +229,8 @@ static void starting(struct plim__run *r)
         plim__notify_send(&r->notify, "READY=1");
         r->good_since_ns = r->now_ns;
         plim__run_enter(r, PLIM__PHASE_SERVING);
-    } else if (in_phase(r) > chosen(r->options->start_ns, 1200 * PLIM_SECOND_NS)) {
-        failed(r, "it was not healthy in time");
+    } else if (r->options->start_ns > 0 && in_phase(r) > r->options->start_ns) {
+        failed(r, "it was not healthy in time: no 200 from its --health address");
     }
 }
 
@@ -254,12 +250,11 @@ static bool wants_restart(struct plim__run *r)
 static bool hangs(struct plim__run *r)
 {
     unsigned misses = atomic_load(&r->health.misses);
-    unsigned most = r->options->health_misses ? r->options->health_misses : 3;
-    if (r->health.address != NULL && misses >= most) {
+    if (r->health.address != NULL && misses >= r->options->health_misses) {
         failed(r, r->ooms ? "it hangs since memory ran out" : "it is alive and does not answer");
         return true;
     }
-    if (r->silent_ns >= chosen(r->options->heartbeat_ns, 120 * PLIM_SECOND_NS)) {
+    if (r->options->heartbeat_ns > 0 && r->silent_ns >= r->options->heartbeat_ns) {
         char why[128];
         (void)snprintf(why, sizeof(why), "process %u of it has given no sign of life for %.0f s",
                        (unsigned)r->silent_pid, (double)r->silent_ns / 1e9);
@@ -287,8 +282,8 @@ static void serving(struct plim__run *r)
         plim__run_enter(r, PLIM__PHASE_DRAINING);
     } else if (r->ooms > 0) {
         r->good_since_ns = r->now_ns;
-    } else if (r->now_ns - r->good_since_ns >=
-                   chosen(r->options->notch_reset_ns, 86400 * PLIM_SECOND_NS) &&
+    } else if (r->options->notch_reset_ns > 0 &&
+               r->now_ns - r->good_since_ns >= r->options->notch_reset_ns &&
                plim_notch_up(&r->notches)) {
         r->good_since_ns = r->now_ns;
         plim__run_tell(r,
@@ -303,7 +298,7 @@ static void draining(struct plim__run *r)
     uint32_t left = plim__run_in_flight(r, &breaker);
     if (left == 0) {
         plim__run_enter(r, PLIM__PHASE_STOPPING);
-    } else if (in_phase(r) >= chosen(r->options->drain_ns, 30 * PLIM_SECOND_NS)) {
+    } else if (in_phase(r) >= r->options->drain_ns) {
         plim__run_tell(r, "%u requests are not over: stopping all the same", left);
         plim__run_enter(r, PLIM__PHASE_STOPPING);
     }
@@ -316,7 +311,7 @@ static void stopping(struct plim__run *r)
     ask_for_time(r);
     if (!plim__group_lives(r->pid)) {
         plim__run_enter(r, PLIM__PHASE_CLEARING);
-    } else if (in_phase(r) >= chosen(r->options->grace_ns, 30 * PLIM_SECOND_NS)) {
+    } else if (in_phase(r) >= r->options->grace_ns) {
         plim__run_tell(r, "it did not end when asked: killing it");
         plim__run_enter(r, PLIM__PHASE_KILLING);
     }
@@ -328,7 +323,7 @@ static void killing(struct plim__run *r)
     plim__group_signal(r->pid, SIGKILL); /* those that were made meanwhile, too */
     if (!plim__group_lives(r->pid)) {
         plim__run_enter(r, PLIM__PHASE_CLEARING);
-    } else if (in_phase(r) >= chosen(r->options->clear_ns, 60 * PLIM_SECOND_NS)) {
+    } else if (in_phase(r) >= plim_max_u64(r->options->clear_ns, KILL_NS)) {
         plim__run_tell(r, "a process of it cannot be killed (it hangs in the kernel)");
         plim__run_enter(r, PLIM__PHASE_CLEARING);
     }
@@ -338,11 +333,12 @@ static void clearing(struct plim__run *r)
 {
     ask_for_time(r);
     plim__run_look(r);
-    bool late = in_phase(r) >= chosen(r->options->clear_ns, 60 * PLIM_SECOND_NS);
-    if (!plim__run_cleared(r) && !late) {
+    bool late = in_phase(r) >= r->options->clear_ns;
+    bool cleared = plim__run_cleared(r);
+    if (!cleared && !late) {
         return;
     }
-    if (late) {
+    if (!cleared) {
         plim__run_tell(r, "the driver still lists memory of processes that are gone");
     }
     r->pid = 0;

@@ -339,7 +339,7 @@ class Requests(Gated):
                 held.append(app.ledger.read().held_units)
                 return await generate(*arguments)
             engine._generate = look
-            for prompt in ([5] * 160, [[5] * 160] * 6):
+            for prompt in ([5] * 150, [[5] * 150] * 6):  # in ten blocks each, the answer with it
                 await call(app, "/v1/completions", {"prompt": prompt, "max_tokens": 4})
         self.inside(work)
         self.assertEqual(held, [10, 60])

@@ -157,6 +157,15 @@ class Run(unittest.TestCase):
         self.assertEqual(len(self.turn_pids()), 4)
         self.assertIn("failed too often", self.said())
 
+    def test_zero_restarts_are_none(self):
+        """--restarts 0 gives up at the first failure, and notches that cannot help are named before it"""
+        self.plan(turn1="oom fail")
+        self.start("--restarts", 0, "--notch", "max-num-seqs=/2")
+        self.assertEqual(self.process.wait(timeout=60), 3)
+        self.reader.join()
+        self.assertEqual(len(self.turn_pids()), 1)
+        self.assertIn("--notch max-num-seqs will change nothing: the command has no such flag", self.lines[0])
+
     def test_a_good_end_is_an_end(self):
         """a command that ends well is not started again"""
         self.plan(turn1="well")
@@ -373,6 +382,8 @@ class Run(unittest.TestCase):
     def test_mistakes_are_said(self):
         """options that make no sense, and a command that is not there, end at once with the right code"""
         for options, code, text in ((["--notch", "x"], 64, "no notch"), (["--notch", "a=/1"], 64, "no step"), (["--restart-window", "25:00-1"], 64, "no time of day"),
+                                    (["--health", "foo"], 64, "no address for health"), (["--health", "ftp://x/health"], 64, "no address for health"),
+                                    (["--health-every", "0"], 64, "must be above 0"), (["--stranded", "20"], 64, "at most 1"),
                                     (["--bare", "--no-lock"], 66, "cannot run")):
             result = plimtest.run("run", *options, "--", "/nowhere/server")
             self.assertEqual(result.returncode, code, result.stderr)

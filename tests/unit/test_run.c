@@ -97,6 +97,36 @@ static void notches_take_turns_down_to_their_limits_and_back(void **state)
     check_command(&notches, command, n, command);
 }
 
+static void flags_are_found_as_the_program_finds_them(void **state)
+{
+    const char *command[] = {"x",         "--max_len",  "32k",    "-c", "8",
+                             "--seqs=64", "--ctx=1.5K", "--seqs", "16", "--auto=auto"};
+    const char *low[] = {"x",         "--max_len", "16000",  "-c", "4",
+                         "--seqs=64", "--ctx=768", "--seqs", "8",  "--auto=auto"};
+    const size_t n = sizeof(command) / sizeof(*command);
+    static const char *const notch[] = {"max-len=/2:16000", "c=/2",      "seqs=/2", "ctx=/2",
+                                        "auto=/2",          "absent=/2", "c=/2:5"};
+    static const char *const useless[] = {NULL,
+                                          NULL,
+                                          NULL,
+                                          NULL,
+                                          "its value in the command is no number",
+                                          "the command has no such flag",
+                                          "it is at its limit"};
+    struct plim_notches notches = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(notch) / sizeof(*notch); i++) {
+        assert_int_equal(plim_notch_parse(&notches, notch[i], NULL), PLIM_OK);
+        const char *why = plim_notch_useless(&notches.list[i], command, n);
+        assert_string_equal(why ? why : "", useless[i] ? useless[i] : "");
+    }
+    take(&notches, command, n, "max-len 32000 -> 16000");
+    take(&notches, command, n, "c 8 -> 4");
+    take(&notches, command, n, "seqs 16 -> 8"); /* the last one counts */
+    take(&notches, command, n, "ctx 1536 -> 768");
+    check_command(&notches, command, n, low);
+}
+
 static void whole_numbers_stay_whole_and_end_before_zero(void **state)
 {
     const char *command[] = {"x", "--n=5"};
@@ -392,6 +422,7 @@ int main(void)
         cmocka_unit_test(a_notch_that_makes_no_sense_is_refused),
         cmocka_unit_test(more_than_eight_notches_are_refused),
         cmocka_unit_test(notches_take_turns_down_to_their_limits_and_back),
+        cmocka_unit_test(flags_are_found_as_the_program_finds_them),
         cmocka_unit_test(whole_numbers_stay_whole_and_end_before_zero),
         cmocka_unit_test(a_window_may_cross_midnight),
         cmocka_unit_test(last_words_pass_through_and_are_judged),
