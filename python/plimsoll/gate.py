@@ -55,6 +55,7 @@ class Middleware:
         self._events = body_of.EventRate()
         self._longest = 0  # tokens of a prompt that can never fit; 0: before the ledger was opened
         self._classes: Dict[str, int] = {}
+        self._owed: List[Tuple[int, int, int]] = []  # arguments of releases that found the ledger locked
         self._keeper: Optional[asyncio.Task[None]] = None
         self._opening: Optional[asyncio.Lock] = None
         self._retry_open_ns = 0
@@ -240,7 +241,7 @@ class Middleware:
             return True
         finally:
             if not settled:
-                ledger.release(id, 0, ledger_of.CANCELLED)
+                self._release(ledger, id, 0, ledger_of.CANCELLED)
 
     async def _fly(self, flight: _Flight, ledger: ledger_of.Ledger, scope: Scope, arrived: _Arrival,
                    send: Send) -> None:
@@ -285,7 +286,12 @@ class Middleware:
                             "%d image tokens",
                             flight.request.prompt_tokens, flight.request.samples, flight.request.image_tokens)
                 ledger.oom(flight.request, wanted)
-        ledger.release(flight.id, generated, outcome)
+        self._release(ledger, flight.id, generated, outcome)
+
+    def _release(self, ledger: ledger_of.Ledger, id: int, generated: int, outcome: int) -> None:
+        """Return what a request held. Where another process stands still in the ledger, the keeper does it later."""
+        if ledger.release(id, generated, outcome) == ledger_of.BUSY:
+            self._owed.append((id, generated, outcome))
 
     # ---- the ledger and its upkeep
 
@@ -382,11 +388,14 @@ class Middleware:
                     page = await self._look(like)
                     self._observe(page)
                 if self.ledger is not None:
-                    ledger.tick()
+                    owed, self._owed = self._owed, []
+                    for release in owed:
+                        self._release(ledger, *release)
                     if time.monotonic_ns() - renewed_ns > _ns(self.settings.lease) // 4:
                         renewed_ns = time.monotonic_ns()
                         for flight in list(self.flights.values()):
                             ledger.extend(flight.id, flight.told)  # renews the lease
+                    ledger.tick()  # behind the renewals: who stood still for a while lives all the same
             except asyncio.CancelledError:
                 raise
             except Exception as error:  # the keeper must live as long as the server

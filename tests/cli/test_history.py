@@ -141,10 +141,7 @@ class Running(unittest.TestCase):
         return sum(json.loads(line)["n"] for line in result.stdout.splitlines()) if result.returncode == 0 else 0
 
     def wait_for(self, n):
-        end = time.monotonic() + 60
-        while self.points() < n:
-            self.assertLess(time.monotonic(), end, "the monitor keeps nothing")
-            time.sleep(0.05)
+        plimtest.wait_for("that the monitor keeps something", lambda: self.points() >= n)
 
     def test_killed(self):
         """the history is read while it is written; after kill -9 it is all there, and goes on"""

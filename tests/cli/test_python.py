@@ -85,7 +85,7 @@ class Case(unittest.TestCase):
                                           PLIMSOLL_RECORD_DIR=str(self.session), PLIMSOLL_ATTACH_DIR=str(self.out))
         full.update(env)
         result = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *map(str, args)], capture_output=True,
-                                env=full, timeout=60, check=False, cwd=self.folder)
+                                env=full, timeout=plimtest.PATIENCE + 30, check=False, cwd=self.folder)
         self.assertEqual(result.returncode, code_wanted, result.stderr.decode())
         self.err = result.stderr.decode()
         return result.stdout.decode()
@@ -349,7 +349,7 @@ class AttachTest(Case):
             plimsoll.attach(plimsoll.Settings(every=0.05, dir=os.environ["PLIMSOLL_ATTACH_DIR"]))
             torch.cuda.init()
             os.kill(os.getpid(), signal.SIGUSR2)
-            end = time.monotonic() + 20
+            end = time.monotonic() + 90
             while not os.path.isdir(os.environ["PLIMSOLL_ATTACH_DIR"]) or not [
                     n for n in os.listdir(os.environ["PLIMSOLL_ATTACH_DIR"]) if n.endswith(".pickle")]:
                 assert time.monotonic() < end
@@ -383,17 +383,17 @@ class AttachTest(Case):
         with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(self.out)], env=env,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             pid = int(process.stdout.readline())
-            first = _share.request(pid, 20, str(self.session))
+            first = _share.request(pid, plimtest.PATIENCE, str(self.session))
             self.assertTrue(os.path.exists(first))
-            second = _share.request(pid, 20, str(self.session))
+            second = _share.request(pid, plimtest.PATIENCE, str(self.session))
             self.assertNotEqual(first, second)
             for path in self.out.iterdir():
                 path.unlink()
             self.out.rmdir()
             self.out.write_text("in the way")
             with self.assertRaises(OSError):
-                _share.request(pid, 20, str(self.session))
-            process.communicate(b"", timeout=20)
+                _share.request(pid, plimtest.PATIENCE, str(self.session))
+            process.communicate(b"", timeout=plimtest.PATIENCE)
         with self.assertRaises(FileNotFoundError):
             _share.request(os.getpid(), 1, str(self.session))
 
@@ -441,7 +441,7 @@ class AttachTest(Case):
             import time, torch, plimsoll
             plimsoll.attach(plimsoll.Settings(every=0.02, seconds=0.1))
             torch.cuda.init()
-            end = time.monotonic() + 20
+            end = time.monotonic() + 90
             while [c[0] for c in torch.memory.calls] != ["all", None]:
                 assert time.monotonic() < end
                 time.sleep(0.02)

@@ -74,7 +74,7 @@ class Terminal:
 
     def until(self, *wanted, absent=()):
         """Wait until all of these texts stand on the screen, and none of the absent ones."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + plimtest.PATIENCE
         while time.monotonic() < deadline:
             text = self.text()
             if all(w in text for w in wanted) and not any(a in text for a in absent):
@@ -92,10 +92,10 @@ class Terminal:
 
     def wait(self):
         """The exit status, with all output taken."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + plimtest.PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             self.read(0.05)
-        while self.read(0):
+        while self.read(plimtest.PATIENCE):  # until the terminal says that nobody is there any more
             pass
         return self.process.poll()
 
@@ -132,7 +132,7 @@ class TopTest(unittest.TestCase):
 
     def until_rows(self, top, wanted, *texts, absent=()):
         """Wait until the list shows these pids: what stands on the screen meanwhile may be half of two frames."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + plimtest.PATIENCE
         while self.rows(top.until(*texts, absent=absent)) != wanted:
             self.assertLess(time.monotonic(), deadline, f"not {wanted}\n{top.text()}")
             top.read(0.2)
@@ -236,7 +236,7 @@ class TopTest(unittest.TestCase):
         top.until("4243")
         os.close(top.master)
         top.master = -1
-        self.assertIsNotNone(top.process.wait(timeout=20))
+        self.assertIsNotNone(top.process.wait(timeout=plimtest.PATIENCE))
 
     def test_a_terminal_of_an_unknown_kind(self):
         """a terminal of an unknown kind, or none, is refused with the way out"""
@@ -270,9 +270,7 @@ class TopTest(unittest.TestCase):
                                         f"unix:{socket}", "--db", "none", "--interval", "100ms"],
                                        env=plimtest.clean_environment(home), stderr=subprocess.DEVNULL)
             try:
-                deadline = time.monotonic() + 30
-                while not socket.exists() and time.monotonic() < deadline:
-                    time.sleep(0.01)
+                plimtest.wait_for("the socket", socket.exists)
                 top = Terminal("--monitor", f"unix:{socket}", "--interval", "100ms")
                 self.addCleanup(top.close)
                 self.until_rows(top, [4243, 4242, 777], "0 Test GPU 0", "4243", "Help")

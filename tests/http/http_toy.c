@@ -12,6 +12,7 @@
  *   GET /live   an event each 100 ms          GET /open   for everybody
  *   POST /echo  the body again, 1000 bytes    GET /file   this program's own file
  *   GET /counts what the server counts        GET /item/{}/part
+ *   GET /held   from the worker, once GET /free was asked; `held` of /counts says that it waits
  */
 
 #include "base/num.h"
@@ -20,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -31,6 +33,7 @@ struct toy {
     struct plim_http_slot *slot;
     struct plim_http_channel *channel;
     struct plim_http *_Atomic http; /* handlers may run before it is known here */
+    atomic_bool held, freed;
 };
 
 static enum plim_status fast(void *self, const struct plim_http_request *request,
@@ -55,6 +58,33 @@ static enum plim_status slow(void *self, const struct plim_http_request *request
     struct timespec pause = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
     (void)nanosleep(&pause, NULL);
     plim_buf_repeat(&answer->text, "slow but sure...", 1u << 16);
+    answer->type = "text/plain";
+    return PLIM_OK;
+}
+
+static enum plim_status held(void *self, const struct plim_http_request *request,
+                             struct plim_http_answer *answer, struct plim_err *err)
+{
+    struct toy *toy = self;
+    const struct timespec pause = {.tv_nsec = 5000000};
+    (void)request;
+    (void)err;
+    atomic_store(&toy->held, true);
+    for (unsigned i = 0; !atomic_load(&toy->freed) && i < 24000; i++) { /* two minutes: it hangs */
+        (void)nanosleep(&pause, NULL);
+    }
+    atomic_store(&toy->held, false);
+    answer->type = "text/plain";
+    return PLIM_OK;
+}
+
+static enum plim_status set_free(void *self, const struct plim_http_request *request,
+                                 struct plim_http_answer *answer, struct plim_err *err)
+{
+    struct toy *toy = self;
+    (void)request;
+    (void)err;
+    atomic_store(&toy->freed, true);
     answer->type = "text/plain";
     return PLIM_OK;
 }
@@ -110,6 +140,7 @@ static enum plim_status counts(void *self, const struct plim_http_request *reque
         plim_buf_printf(&answer->text, "%s %llu\n", keys[i],
                         (unsigned long long)plim_http_count(toy->http, (enum plim_http_count)i));
     }
+    plim_buf_printf(&answer->text, "held %d\n", atomic_load(&toy->held));
     answer->type = "text/plain";
     return PLIM_OK;
 }
@@ -117,6 +148,8 @@ static enum plim_status counts(void *self, const struct plim_http_request *reque
 static const struct plim_http_route routes[] = {
     {"GET", "/fast", fast, 0, 0},
     {"GET", "/slow", slow, PLIM_HTTP_SLOW, 0},
+    {"GET", "/held", held, PLIM_HTTP_SLOW, 0},
+    {"GET", "/free", set_free, 0, 0},
     {"GET", "/live", live, 0, 0},
     {"GET", "/open", say, PLIM_HTTP_OPEN, 0},
     {"POST", "/echo", say, PLIM_HTTP_MUTATES, 1000},

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
@@ -62,12 +61,12 @@ class Monitor:
 
     def stop(self):
         self.process.terminate()
-        self.process.stderr.close()
-        if self.process.wait(60) != 0:
-            raise AssertionError("the monitor ended with a failure")
+        said = self.process.communicate(timeout=plimtest.PATIENCE)[1]
+        if self.process.returncode != 0:
+            raise AssertionError("the monitor ended with a failure: " + said)
 
     def ask(self, method, path, body=None, token=False, **headers):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=plimtest.PATIENCE)
         names = {k.replace("_", "-"): v for k, v in headers.items()}
         if token:
             names["Authorization"] = "Bearer " + TOKEN
@@ -83,12 +82,8 @@ class Monitor:
             raise AssertionError(f"{path}: {answer.status} {answer.text[:300]}")
         return json.loads(answer.text)
 
-    def until(self, what, seconds=30):
-        end = time.monotonic() + seconds
-        while not what():
-            if time.monotonic() > end:
-                raise AssertionError("it never came true")
-            time.sleep(0.05)
+    def until(self, what):
+        plimtest.wait_for("what the test waits for", what)
 
     def after(self, samples):
         self.until(lambda: self.get("/api/v1/status")["monitor"]["samples"] >= samples)
@@ -172,11 +167,13 @@ class Answers(unittest.TestCase):
 
     def test_events_are_the_state_each_step(self):
         m = Monitor(self, db=False)
-        with socket.create_connection(("127.0.0.1", m.port), 20) as c:
+        with socket.create_connection(("127.0.0.1", m.port), plimtest.PATIENCE) as c:
             c.sendall(b"GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             data = b""
             while data.count(b"\nevent: status\n") < 4:
-                data += c.recv(65536)
+                piece = c.recv(65536)
+                self.assertTrue(piece, "the stream has ended")
+                data += piece
         ids = [int(i) for i in re.findall(rb"\nid: (\d+)\n", data)]
         self.assertEqual(ids, sorted(set(ids)))
 

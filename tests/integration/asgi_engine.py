@@ -120,8 +120,9 @@ class Engine:
             gone.cancel()
 
 
-async def call(app, path, body=None, method="POST", headers=(), pieces=None, leave_after=None, slow=0.0):
-    """One request. leave_after: disconnect after so many pieces of the answer. slow: seconds to take a piece in. Returns (status, headers, body, pieces)."""
+async def call(app, path, body=None, method="POST", headers=(), pieces=None, leave_after=None, taken=None):
+    """One request. leave_after: disconnect after so many pieces of the answer. taken: an event before which nothing of the answer is taken in.
+    Returns (status, headers, body, pieces)."""
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     parts = list(pieces) if pieces is not None else [data]
     scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
@@ -137,8 +138,8 @@ async def call(app, path, body=None, method="POST", headers=(), pieces=None, lea
         return {"type": "http.disconnect"}
 
     async def send(message):
-        if slow:
-            await asyncio.sleep(slow)
+        if taken is not None:
+            await taken.wait()
         got.append(message)
         if leave_after is not None and len(got) > leave_after:
             left.set()

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the monitor share: samples on demand, receivers on this machine, and waiting for what must come."""
+"""What the tests of the monitor share: samples on demand, and receivers on this machine."""
 
 import contextlib
 import http.server
 import json
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
@@ -38,27 +36,9 @@ def write_samples(path, *levels):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def wait_for(what, condition, seconds=30):
-    """What condition() gives as soon as it is true; an error when that takes too long."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError(f"{what}: not within {seconds} s")
-        time.sleep(0.02)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def fetch(url, body=None, headers=None):
     request = urllib.request.Request(url, data=body, headers=headers or {})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=plimtest.PATIENCE) as answer:
         return answer.read()
 
 
@@ -158,7 +138,7 @@ class Monitor:
     def __exit__(self, *args):
         self.process.terminate()
         try:
-            self.process.wait(timeout=15)
+            self.process.wait(timeout=plimtest.PATIENCE)
         finally:
             self.process.kill()
             self.process.wait()

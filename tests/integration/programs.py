@@ -215,7 +215,7 @@ def hold(mib):
     import time
     import torch
     kept = torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while torch.cuda.mem_get_info()[0] > torch.cuda.mem_get_info()[1] - 2 * kept.numel():
         if time.monotonic() > deadline:
             raise RuntimeError("the other process never came")
@@ -228,7 +228,7 @@ def crash():
     import time
     import torch
     kept = torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     name = os.path.join(os.environ["PLIMSOLL_DRYRUN_DIR"], f"{os.getpid()}.pickle")
     while not os.path.exists(name) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -7,7 +7,8 @@
  *     record_toy write FILE N [NANOSECONDS]    N events (0: without end, and without waiting for a full ring) with a
  *                                              pause between them; FILE holds the number of those published
  *     record_toy chain FILE N TIMES            N events, each read before it becomes the same program again by exec
- *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment
+ *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment, in
+ *                                              turns after its birth and after its first event
  *     record_toy cuda N PARALLEL SEED          the same with processes that allocate on the device, which is simulated
  */
 
@@ -19,6 +20,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,6 +33,18 @@
 
 #define KILL_WITHIN_US 4000
 #define MOST_FILES     64
+#define SLOTS          64
+
+/* In the memory of all processes, for `kill` and `cuda`: who has come to its first event. */
+static atomic_bool *begun;
+static unsigned own_slot;
+
+static void say_begun(void)
+{
+    if (begun != NULL) {
+        atomic_store(&begun[own_slot], true);
+    }
+}
 
 static uint64_t now_ns(void)
 {
@@ -79,6 +93,7 @@ static int write_events(const char *file, uint64_t n, uint64_t pause_ns, bool un
             (void)usleep(1000); /* all of a given number are wanted; without end some may be lost */
         }
         atomic_store(published, i);
+        say_begun();
         uint64_t until = pause_ns == 0 ? 0 : now_ns() + pause_ns;
         while (now_ns() < until) {
         }
@@ -116,17 +131,21 @@ static int use_device(void)
             blocks[at] = NULL;
         } else if (allocate(&blocks[at], (size_t)(i % 8 + 1) << 18) != 0) {
             blocks[at] = NULL;
+        } else {
+            say_begun();
         }
     }
 }
 
 /* @folder: NULL: on the device. */
-static pid_t start_one(const char *folder, uint64_t i)
+static pid_t start_one(const char *folder, uint64_t i, unsigned slot)
 {
     char path[512];
     (void)snprintf(path, sizeof(path), "%s/%llu", folder ? folder : "", (unsigned long long)i);
+    atomic_store(&begun[slot], false);
     pid_t pid = fork();
     if (pid == 0) {
+        own_slot = slot;
         _exit(folder != NULL ? write_events(path, 100000, 200, false) : use_device());
     }
     return pid;
@@ -147,20 +166,35 @@ static bool reader_is_behind(void)
     return n > MOST_FILES;
 }
 
-/* Each slot holds a process that has its moment of death chosen when it is born. */
+/* A random moment after its birth, or, for every other one, after its first event: however slow
+ * the machine is, some die before they have begun and some in the middle of their work. */
+static uint64_t death_of(uint64_t i, unsigned slot)
+{
+    bool not_yet = i % 2 == 1 && !atomic_load(&begun[slot]);
+    return not_yet ? 0 : now_ns() + next_random() % (KILL_WITHIN_US * UINT64_C(1000));
+}
+
 static int kill_many(const char *folder, uint64_t n, unsigned parallel)
 {
     struct slot {
         pid_t pid;
-        uint64_t die_ns;
-    } slots[64] = {0};
+        uint64_t number, die_ns; /* 0: not chosen yet */
+    } slots[SLOTS] = {0};
     uint64_t started = 0, killed = 0;
-    parallel = parallel > 64 ? 64 : parallel;
+    begun = mmap(NULL, SLOTS * sizeof(*begun), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                 -1, 0);
+    if (begun == MAP_FAILED) {
+        return 2;
+    }
+    parallel = parallel > SLOTS ? SLOTS : parallel;
     while (killed < n) {
         for (unsigned i = 0; i < parallel; i++) {
             if (slots[i].pid == 0 && started < n && !reader_is_behind()) {
-                slots[i].pid = start_one(folder, started++);
-                slots[i].die_ns = now_ns() + next_random() % (KILL_WITHIN_US * UINT64_C(1000));
+                slots[i].number = started++;
+                slots[i].pid = start_one(folder, slots[i].number, i);
+                slots[i].die_ns = death_of(slots[i].number, i);
+            } else if (slots[i].pid != 0 && slots[i].die_ns == 0) {
+                slots[i].die_ns = death_of(slots[i].number, i);
             } else if (slots[i].pid != 0 && now_ns() >= slots[i].die_ns) {
                 (void)kill(slots[i].pid, SIGKILL);
                 (void)waitpid(slots[i].pid, NULL, 0);
@@ -168,6 +202,7 @@ static int kill_many(const char *folder, uint64_t n, unsigned parallel)
                 killed++;
             }
         }
+        (void)sched_yield();
     }
     printf("%llu\n", (unsigned long long)killed);
     return 0;

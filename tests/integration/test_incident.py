@@ -30,7 +30,7 @@ p = ctypes.c_void_p()
 def take(gib):
     return rt.cudaMalloc(ctypes.byref(p), ctypes.c_size_t(gib << 30))
 take(3)
-time.sleep(float(os.environ.get("WAIT", "1.3")))  # a sample is taken each second
+time.sleep(float(os.environ.get("WAIT", "2.5")))  # a sample is taken each second
 """
 
 

@@ -27,16 +27,6 @@ HERE = pathlib.Path(os.environ["PLIMSOLL_BUILD"]) / "tests" / "integration"
 TOY, CHECK = str(HERE / "record_toy"), str(HERE / "record_check")
 KILLS = int(os.environ.get("PLIMSOLL_TEST_KILLS", "400"))
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
-PATIENCE = 60  # seconds, before a test says that something hangs
-
-
-def wait_until(condition, what):
-    """Wait for something that another process does; the time limit only ends a test that would hang."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited in vain until {what}")
-        time.sleep(0.002)
 
 
 def published(path):
@@ -67,13 +57,13 @@ class RecordCase(unittest.TestCase):
 
     def run_it(self, *args, **popen):
         process = self.start(*args, **popen)
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=plimtest.PATIENCE)
         return process.returncode, out, err.decode()
 
     def check(self, trace="record.plt", toys=None):
         """What record_check says of a trace, as a dict of its numbers."""
         command = [CHECK, str(self.folder / trace)] + ([str(self.folder / toys)] if toys else [])
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=plimtest.PATIENCE)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         words = done.stdout.split()[1:]
         return dict(zip(words[::2], map(int, words[1::2])))
@@ -86,7 +76,7 @@ class TransparencyTest(RecordCase):
         self.assertEqual((code, out), (7, b""))
         self.assertIn("recorded 0 events", err)
         process = self.start("-q", "--", "cat", stdin=subprocess.PIPE)
-        out, err = process.communicate(b"hello\n", timeout=PATIENCE)
+        out, err = process.communicate(b"hello\n", timeout=plimtest.PATIENCE)
         self.assertEqual((process.returncode, out, err), (0, b"hello\n", b""))
 
     def test_a_signal_that_ends_the_command_ends_us(self):
@@ -103,7 +93,7 @@ class TransparencyTest(RecordCase):
                                      f"trap 'echo got; exit 3' {name}; echo ready; while :; do sleep 0.01; done")
                 self.assertEqual(process.stdout.readline(), b"ready\n")
                 process.send_signal(number)
-                out, _ = process.communicate(timeout=PATIENCE)
+                out, _ = process.communicate(timeout=plimtest.PATIENCE)
                 self.assertEqual((process.returncode, out), (3, b"got\n"))
 
     def test_wrong_use_and_places_have_their_codes(self):
@@ -134,11 +124,11 @@ class TraceTest(RecordCase):
         """a reader at any moment finds whole events"""
         process = self.start("-q", "--", TOY, "write", "count", "0", "20000")
         for goal in (1000, 50000, 100000):
-            wait_until(lambda g=goal: published(self.folder / "count") >= g, "events are published")
+            plimtest.wait_for("events are published", lambda g=goal: published(self.folder / "count") >= g)
             found = self.check()
             self.assertEqual(found["sealed"], 0)
         process.terminate()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=plimtest.PATIENCE)
         self.assertEqual(self.check()["sealed"], 1)
 
     def test_children_that_outlive_the_command(self):
@@ -175,17 +165,17 @@ class TraceTest(RecordCase):
     def test_a_disk_that_fills_up_is_said_and_survived(self):
         """when the file may not grow the command goes on; when it may again, so does the trace"""
         process = self.start("--", TOY, "write", "count", "0", "5000")
-        wait_until(lambda: (self.folder / "record.plt").exists() and
-                   (self.folder / "record.plt").stat().st_size > 1000, "the trace grows")
+        plimtest.wait_for("the trace grows", lambda: (self.folder / "record.plt").exists() and
+                          (self.folder / "record.plt").stat().st_size > 1000)
         size = (self.folder / "record.plt").stat().st_size
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size + 7, resource.RLIM_INFINITY))
         before = published(self.folder / "count")
-        wait_until(lambda: published(self.folder / "count") > before + 400000, "the command goes on")
+        plimtest.wait_for("the command goes on", lambda: published(self.folder / "count") > before + 400000)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         end = published(self.folder / "count") + 400000
-        wait_until(lambda: published(self.folder / "count") > end, "the command goes on")
+        plimtest.wait_for("the command goes on", lambda: published(self.folder / "count") > end)
         process.terminate()
-        _, err = process.communicate(timeout=PATIENCE)
+        _, err = process.communicate(timeout=plimtest.PATIENCE)
         self.assertIn(b"events are counted until there is room again", err)
         self.assertIn(b"events lost: the disk was full", err)
         done = subprocess.run([CHECK, str(self.folder / "record.plt")], capture_output=True, text=True)
@@ -205,18 +195,18 @@ class KillTest(RecordCase):
         process = self.start("--", "sh", "-c", f'echo "$PLIMSOLL_RECORD_DIR" && exec {TOY} kill toys {KILLS} 8 7')
         session = pathlib.Path(process.stdout.readline().decode().strip())
         most = self.most_files(process, session)
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=plimtest.PATIENCE)
         self.assertEqual((process.returncode, int(out)), (0, KILLS), err)
-        self.assertLess(most, 100, "files of dead processes pile up")
+        self.assertLess(most, KILLS // 2, "files of dead processes pile up")
         self.assertFalse(session.exists())
         found = self.check(toys="toys")
-        self.assertGreater(found["processes"], KILLS // 2)
+        self.assertGreaterEqual(found["processes"], KILLS // 2)  # every other one has begun before it dies
         self.assertEqual((found["sealed"], found["torn"]), (1, 0))
 
     def most_files(self, process, session):
         """The greatest number of files that were in the session's folder at once, until the process has ended."""
         most = 0
-        end = time.monotonic() + PATIENCE + KILLS / 50
+        end = time.monotonic() + plimtest.PATIENCE + KILLS / 50
         while process.poll() is None and time.monotonic() < end:
             try:
                 most = max(most, len(os.listdir(session)))
@@ -235,9 +225,9 @@ class KillTest(RecordCase):
         kept = [f".{os.getpid()}-{start}.0.plimshm", f"{os.getpid()}-{start}.0.plimattach", "other", ".other"]
         for name in dead + kept:
             (session / name).write_bytes(b"x")
-        wait_until(lambda: not any((session / name).exists() for name in dead), "the dead ones' files are removed")
+        plimtest.wait_for("the dead ones' files are removed", lambda: not any((session / name).exists() for name in dead))
         self.assertEqual([name for name in kept if not (session / name).exists()], [])
-        process.communicate(b"\n", timeout=PATIENCE)
+        process.communicate(b"\n", timeout=plimtest.PATIENCE)
         self.assertFalse(session.exists())
 
     def test_kill_of_processes_that_use_the_device(self):
@@ -250,7 +240,7 @@ class KillTest(RecordCase):
         done = subprocess.run([CHECK, str(self.folder / "record.plt"), "any"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
         found = dict(zip(done.stdout.split()[1::2], map(int, done.stdout.split()[2::2])))
-        self.assertGreater(found["processes"], KILLS // 4)
+        self.assertGreaterEqual(found["processes"], KILLS // 2)
         self.assertEqual((found["sealed"], found["torn"]), (1, 0))
 
     def kill_one(self, number, delay):
@@ -266,7 +256,7 @@ class KillTest(RecordCase):
             return  # killed before the program was started
         before = published(count)
         try:
-            wait_until(lambda: published(count) > before, "the program goes on")
+            plimtest.wait_for("the program goes on", lambda: published(count) > before)
             if (self.folder / trace).stat().st_size >= 32:
                 found = self.check(trace)
                 self.assertEqual(found["sealed"], 0)
@@ -307,7 +297,7 @@ class KillTest(RecordCase):
         """files of a killed recording go when their processes have gone, and then its folder"""
         parent = pathlib.Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else self.folder
         process = self.start("-q", "--", TOY, "write", "count", "0", "100000", stderr=subprocess.DEVNULL)
-        wait_until(lambda: published(self.folder / "count") > 0, "it writes")
+        plimtest.wait_for("it writes", lambda: published(self.folder / "count") > 0)
         toy = int(pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
         process.kill()
         process.wait()
@@ -317,19 +307,12 @@ class KillTest(RecordCase):
         self.run_it("-q", "--", "true")
         self.assertTrue(left[0].exists(), "it is in use")
         os.kill(toy, signal.SIGKILL)
-        wait_until(lambda: not alive(toy), "the program is gone")
+        plimtest.wait_for("the program is gone", lambda: not plimtest.lives(toy))
         self.run_it("-q", "--", "true")
         self.assertEqual(os.listdir(left[0]), [])
         os.utime(left[0], (1, 1))  # a young one stays: its program may be about to begin
         self.run_it("-q", "--", "true")
         self.assertFalse(left[0].exists())
-
-
-def alive(pid):
-    try:
-        return "State:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 if __name__ == "__main__":

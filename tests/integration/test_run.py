@@ -66,20 +66,6 @@ time.sleep(1000)
 """
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def lives(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 class Run(unittest.TestCase):
     def setUp(self):
         self.holder = tempfile.TemporaryDirectory()
@@ -87,7 +73,7 @@ class Run(unittest.TestCase):
         self.folder = pathlib.Path(self.holder.name)
         (self.folder / "server.py").write_text(SERVER)
         (self.folder / "incidents").mkdir()
-        self.port = free_port()
+        self.port = plimtest.free_port()
         self.lines = []
         self.process = None
         self.addCleanup(self.end)
@@ -97,7 +83,7 @@ class Run(unittest.TestCase):
             self.process.kill()
             self.process.wait()
         for pid in self.turn_pids():
-            if lives(pid):
+            if plimtest.lives(pid):
                 os.kill(pid, signal.SIGKILL)
 
     def turn_pids(self):
@@ -108,8 +94,9 @@ class Run(unittest.TestCase):
         for name, words in turns.items():
             (self.folder / name).write_text(words)
 
-    def start(self, *options, health=True, flags=(), bare=True, env=()):
-        asked = ["--health", f"http://127.0.0.1:{self.port}/health", "--health-every", "100ms"] if health else []
+    def start(self, *options, health=True, misses=100, flags=(), bare=True, env=()):
+        """misses: answers within 100 ms that must be missing in a row; many, so that no busy machine is taken for a hang."""
+        asked = ["--health", f"http://127.0.0.1:{self.port}/health", "--health-every", "100ms", "--health-misses", misses] if health else []
         command = [plimtest.PROGRAM, "run", "--incidents", self.folder / "incidents", "--backoff", "100ms", *(["--bare"] if bare else []),
                    *asked, *options, "--", sys.executable, self.folder / "server.py", self.folder, self.port, *flags]
         self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, cwd=self.folder,
@@ -121,8 +108,8 @@ class Run(unittest.TestCase):
     def said(self):
         return "".join(self.lines)
 
-    def until(self, text, times=1, seconds=30):
-        deadline = time.monotonic() + seconds
+    def until(self, text, times=1):
+        deadline = time.monotonic() + plimtest.PATIENCE
         while self.said().count(text) < times:
             over = self.process.poll() is not None and not self.reader.is_alive()
             if time.monotonic() > deadline or (over and self.said().count(text) < times):
@@ -131,15 +118,18 @@ class Run(unittest.TestCase):
 
     def until_turns(self, count):
         """Wait until so many turns have begun: the server writes them down itself."""
-        deadline = time.monotonic() + 30
-        while len(self.turn_pids()) < count and time.monotonic() < deadline:
-            time.sleep(0.02)
+        plimtest.wait_for(f"{count} turns", lambda: len(self.turn_pids()) >= count)
         self.assertEqual(len(self.turn_pids()), count, self.said())
 
-    def stop(self, code=0):
-        self.process.terminate()
-        self.assertEqual(self.process.wait(timeout=30), code, self.said())
+    def ended(self, code):
+        """Wait for its end with this status, and for all that it said."""
+        self.assertEqual(self.process.wait(timeout=plimtest.PATIENCE), code, self.said())
+        self.reader.join(plimtest.PATIENCE)
         self.process.stderr.close()
+
+    def stop(self):
+        self.process.terminate()
+        self.ended(0)
 
     def test_serves_until_it_is_asked_to_end(self):
         """a healthy server is served until SIGTERM, and nothing is left of it"""
@@ -147,13 +137,13 @@ class Run(unittest.TestCase):
         self.until("serving after")
         self.stop()
         self.assertEqual(len(self.turn_pids()), 1)
-        self.assertFalse(lives(self.turn_pids()[0]))
+        self.assertFalse(plimtest.lives(self.turn_pids()[0]))
 
     def test_failures_are_restarted_until_it_gives_up(self):
         """a server that fails is started anew with growing pauses, and the last status is ours when it gives up"""
         self.plan(**{f"turn{i}": "fail" for i in range(1, 10)})
         self.start("--restarts", 3)
-        self.assertEqual(self.process.wait(timeout=60), 3)
+        self.ended(3)
         self.assertEqual(len(self.turn_pids()), 4)
         self.assertIn("failed too often", self.said())
 
@@ -170,24 +160,24 @@ class Run(unittest.TestCase):
         """a command that ends well is not started again"""
         self.plan(turn1="well")
         self.start(health=False)
-        self.assertEqual(self.process.wait(timeout=30), 0)
+        self.ended(0)
         self.assertEqual(len(self.turn_pids()), 1)
 
     def test_a_server_that_hangs_is_found(self):
         """a server that is alive and does not answer is ended, killed when it will not, and started anew"""
-        self.start("--grace", "300ms")
+        self.start("--grace", "300ms", misses=20)
         self.until("serving after")
         os.kill(self.turn_pids()[0], signal.SIGSTOP)
         self.until("is alive and does not answer")
         self.until("killing it")
         self.until("serving after", 2)
-        self.assertFalse(lives(self.turn_pids()[0]))
+        self.assertFalse(plimtest.lives(self.turn_pids()[0]))
         self.stop()
 
     def test_one_that_never_becomes_healthy_is_restarted(self):
         """a start that takes too long counts as a failure"""
         self.plan(turn1="late")
-        self.start("--start-timeout", "1s")
+        self.start("--start-timeout", "5s", "--restarts", 20)
         self.until("was not healthy in time")
         self.until("serving after")
         self.stop()
@@ -198,11 +188,11 @@ class Run(unittest.TestCase):
         self.start("--grace", "300ms")
         self.until("serving after")
         child = int((self.folder / "child").read_text())
-        self.assertTrue(lives(child))
+        self.assertTrue(plimtest.lives(child))
         os.kill(self.turn_pids()[0], signal.SIGKILL)
         self.until("signal 9 ended the command")
         self.until("serving after", 2)
-        self.assertFalse(lives(child))
+        self.assertFalse(plimtest.lives(child))
         self.stop()
 
     def test_a_second_signal_kills(self):
@@ -213,8 +203,8 @@ class Run(unittest.TestCase):
         self.process.terminate()
         self.until("asked to end")
         self.process.terminate()
-        self.assertEqual(self.process.wait(timeout=30), 0)
-        self.assertFalse(lives(self.turn_pids()[0]))
+        self.ended(0)
+        self.assertFalse(plimtest.lives(self.turn_pids()[0]))
 
     def test_a_notch_lower_after_memory_ran_out(self):
         """after a failure for want of memory the next turn asks for less, by one flag after the other, and says so"""
@@ -266,7 +256,7 @@ class Run(unittest.TestCase):
         self.until("the command ended with status 3")
         self.until("serving after")
         self.stop()
-        self.assertFalse(any(lives(pid) for pid in self.turn_pids()))
+        self.assertFalse(any(plimtest.lives(pid) for pid in self.turn_pids()))
 
     def test_an_engine_that_hangs_behind_a_front_that_answers(self):
         """a process of it that has told figures and tells none any more hangs, whatever the health address says"""
@@ -284,15 +274,12 @@ class Run(unittest.TestCase):
         self.until("serving after")
         self.process.kill()
         self.process.wait()
-        deadline = time.monotonic() + 20
-        while lives(self.turn_pids()[0]) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertFalse(lives(self.turn_pids()[0]))
+        plimtest.wait_for("the command is gone", lambda: not plimtest.lives(self.turn_pids()[0]))
 
     def test_drains_by_the_ledger(self):
         """the gate's ledger is drained before the server is asked to end, and opened when the next turn serves"""
         ledger = self.folder / "ledger"
-        gate_port = free_port()
+        gate_port = plimtest.free_port()
         gate = subprocess.Popen([plimtest.PROGRAM, "gate", "--capacity-tokens", "1600", "--ledger", ledger, "--listen", f"127.0.0.1:{gate_port}"],
                                 stderr=subprocess.PIPE, env=plimtest.clean_environment(self.folder))
         self.addCleanup(gate.wait)
@@ -307,7 +294,7 @@ class Run(unittest.TestCase):
             request = urllib.request.Request(f"http://127.0.0.1:{gate_port}{path}", json.dumps(body).encode() if body else None,
                                              {"Content-Type": "application/json"})
             try:
-                with urllib.request.urlopen(request, timeout=10) as answer:
+                with urllib.request.urlopen(request, timeout=plimtest.PATIENCE) as answer:
                     return answer.status, answer.read()
             except urllib.error.HTTPError as error:
                 return error.code, error.read()
@@ -316,24 +303,21 @@ class Run(unittest.TestCase):
         self.until("serving after")
         id = json.loads(ask("/v1/admit", {"prompt_tokens": 10})[1])["id"]
         self.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 20
-        while ask("/readyz")[0] == 200 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        plimtest.wait_for("it is not ready", lambda: ask("/readyz")[0] != 200)
         self.assertEqual(ask("/v1/admit", {"prompt_tokens": 10})[0], 503)
         self.assertEqual(len(self.turn_pids()), 1)
-        self.assertTrue(lives(self.turn_pids()[0]), "a request is still running")
+        self.assertTrue(plimtest.lives(self.turn_pids()[0]), "a request is still running")
         ask("/v1/release", {"id": id})
         self.until("serving after", 2)
-        deadline = time.monotonic() + 20
-        while ask("/readyz")[0] != 200 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        plimtest.wait_for("it is ready again", lambda: ask("/readyz")[0] == 200)
         self.assertEqual(ask("/v1/admit", {"prompt_tokens": 10})[0], 200)
         for _ in range(3):
             ask("/v1/oom", {"prompt_tokens": 10})
         self.until("breaker tripped")
         self.process.terminate()
-        self.process.terminate()
-        self.process.wait(timeout=60)
+        self.until("asked to end")
+        self.process.terminate()  # two at once may be one
+        self.process.wait(timeout=plimtest.PATIENCE)
 
     def test_one_engine_starts_at_a_time(self):
         """two supervisors on one device: the second waits until the first serves, or is gone"""
@@ -350,7 +334,7 @@ class Run(unittest.TestCase):
         self.until("another engine starts on the device")
         self.until_turns(1)
         first.terminate()
-        self.assertEqual(first.wait(timeout=30), 0, said)
+        self.assertEqual(first.wait(timeout=plimtest.PATIENCE), 0, said)
         first.stderr.close()
         self.until_turns(2)
         self.stop()
@@ -360,7 +344,7 @@ class Run(unittest.TestCase):
         path = str(self.folder / "notify")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
             told.bind(path)
-            told.settimeout(20)
+            told.settimeout(plimtest.PATIENCE)
             self.start(env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"})
             self.until("serving after")
             environment = pathlib.Path(f"/proc/{self.turn_pids()[0]}/environ").read_bytes()

@@ -101,7 +101,7 @@ class VllmFaults(test_gate_daemon.Daemon):
         python = test_simgpu_torch.interpreter("--vllm")
         self.root = pathlib.Path(self.folder.name)
         self.model = str(tiny_model.make(self.root / "model", "1b"))
-        self.port = test_gate_daemon.free_port()
+        self.port = plimtest.free_port()
         self.ledger = str(self.root / "gate.ledger")
         library = str(BUILD / "runtime" / "gate" / "libplimsoll_gate.so")
         os.environ["PLIMSOLL_GATE_LIBRARY"] = library

@@ -17,7 +17,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
@@ -31,12 +30,12 @@ ABOUT_ITSELF = re.compile(r"plimsoll_(samples|sample_|devices_hung|monitor_|sour
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
-        super().__init__("localhost", timeout=20)
+        super().__init__("localhost", timeout=plimtest.PATIENCE)
         self.path = str(path)
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(20)
+        self.sock.settimeout(plimtest.PATIENCE)
         self.sock.connect(self.path)
 
 
@@ -58,11 +57,11 @@ class Watched(unittest.TestCase):
                  "100ms", *map(str, options)]
         process = subprocess.Popen(words, env=plimtest.clean_environment(self.folder, **self.env), stderr=subprocess.PIPE)
         try:
-            monitor.wait_for("the monitor answers", lambda: self.socket.exists() and self.status() is not None)
+            plimtest.wait_for("the monitor answers", lambda: self.socket.exists() and self.status() is not None)
             yield process
         finally:
             process.send_signal(signal.SIGTERM)
-            self.log = process.communicate(timeout=30)[1].decode()
+            self.log = process.communicate(timeout=plimtest.PATIENCE)[1].decode()
         self.assertEqual(process.returncode, code, self.log)
 
     def get(self, path, **headers):
@@ -85,7 +84,7 @@ class Watched(unittest.TestCase):
         def look():
             status = self.status()
             return status if status is not None and condition(status) else None
-        return monitor.wait_for(what, look)
+        return plimtest.wait_for(what, look)
 
     def said(self, process, what):
         """Read what the monitor has said until it says this."""
@@ -150,10 +149,8 @@ class FaultTest(Watched):
     def test_a_monitor_ends_while_its_driver_hangs(self):
         """SIGTERM ends a monitor whose driver does not return"""
         with self.watch():
-            self.script.write_text("* hang 60\n")
+            self.script.write_text("* hang 600\n")  # longer than the test waits for the end
             self.until("they hang", lambda s: s["monitor"]["devices_hung"] == 2)
-            begin = time.monotonic()
-        self.assertLess(time.monotonic() - begin, 15)
 
     def test_a_reloaded_driver_is_started_again(self):
         """after a reload every call fails until NVML is started anew: it is, and that is told"""
@@ -199,21 +196,21 @@ class SettingsTest(Watched):
             say("15MiB", two, logs[1])
             process.send_signal(signal.SIGHUP)
             say_again = f"[log b]\npath = {logs[1]}\n[engine f]\nurl = http://127.0.0.1:{one.server_port}/metrics\n"
-            time.sleep(0.3)
+            self.said(process, b"a history needs at least 16 MiB")
             still = self.status()
-            self.assertEqual(engines(still)["a"]["components"]["weights"], 3 << 30)  # 15 MiB is too little
+            self.assertEqual(engines(still)["a"]["components"]["weights"], 3 << 30)
             say("32MiB", two, logs[0], say_again)
             process.send_signal(signal.SIGHUP)
             now = self.until("the other ones", lambda s: {"e", "f", "a", "b"} <= engines(s).keys()
                              and engines(s)["e"]["up"] and engines(s)["f"]["up"])
             self.assertEqual(engines(now)["b"]["components"]["weights"], 4 << 30)
-            monitor.wait_for("the other engine is asked", lambda: two.asked > 0)
-            monitor.wait_for("the other size", lambda: f"plimsoll_store_limit_bytes {32 << 20}\n".encode() in self.get("/metrics"))
+            plimtest.wait_for("the other engine is asked", lambda: two.asked > 0)
+            plimtest.wait_for("the other size", lambda: f"plimsoll_store_limit_bytes {32 << 20}\n".encode() in self.get("/metrics"))
             settings.write_text(f"[watch]\ndb = {db}\n")
             process.send_signal(signal.SIGHUP)
             self.until("none is left", lambda s: not s["engines"])
-            monitor.wait_for("the default size", lambda: f"plimsoll_store_limit_bytes {1 << 30}\n".encode() in self.get("/metrics"))
-            kept = monitor.wait_for("the history", lambda: json.loads(self.get("/api/v1/subjects"))["subjects"])
+            plimtest.wait_for("the default size", lambda: f"plimsoll_store_limit_bytes {1 << 30}\n".encode() in self.get("/metrics"))
+            kept = plimtest.wait_for("the history", lambda: json.loads(self.get("/api/v1/subjects"))["subjects"])
             self.assertIn("e/0", [s["key"] for s in kept])
 
     def test_a_settings_file_is_checked_for_its_sources(self):

@@ -8,14 +8,18 @@ user's settings: no PLIMSOLL_*, no NO_COLOR, the C.UTF-8 locale, an empty home.
 import json
 import os
 import pathlib
+import random
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ.get("PLIMSOLL", str(ROOT / "build" / "plimsoll"))
 SCHEMAS = ROOT / "docs" / "schema"
+PATIENCE = 90  # seconds before a test says that something hangs: never how long a thing may take
 KEPT = ("PATH", "TMPDIR", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LD_LIBRARY_PATH")
 
 
@@ -32,6 +36,44 @@ def run(*args, stdin=b"", cwd=None, timeout=120, **env):
         return subprocess.run([PROGRAM, *map(str, args)], input=stdin, capture_output=True,
                               cwd=cwd or home, env=clean_environment(home, **env), timeout=timeout,
                               check=False)
+
+
+def wait_for(what, condition, seconds=PATIENCE):
+    """What condition() gives as soon as it is true; an error when it never is."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+
+
+def lives(pid):
+    """Whether there is such a process, and not only what is left of one."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def free_port():
+    """A port for a server that cannot choose one itself. None of those that the system gives to whoever asks for any, so
+    that no connection made meanwhile gets it."""
+    try:
+        first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()[0])
+    except (OSError, ValueError):
+        first = 32768
+    for port in random.sample(range(10000, max(first, 20000)), 1000):
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free")
 
 
 def schemas():

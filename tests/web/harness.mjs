@@ -83,8 +83,9 @@ export async function open(address, options = {}) {
   return page;
 }
 
-/** Ask the page again and again until it says yes. (Playwright's own way needs eval, which the page forbids.) */
-export async function until(page, predicate, ms = 30000) {
+/** Ask the page again and again until it says yes; the time limit only ends a test that would hang. (Playwright's own way needs
+ * eval, which the page forbids.) */
+export async function until(page, predicate, ms = 90000) {
   const end = Date.now() + ms;
   while (!await page.evaluate(predicate)) {
     if (Date.now() > end) { throw new Error('never came true: ' + predicate); }
