@@ -36,6 +36,7 @@ TELL_EVERY = 8  # tokens between two reports of a stream's growth
 SURE = 16  # requests whose tokens the engine counted, after which bytes are counted at the rate learned from them
 LARGE = 256 << 10  # bytes of a body that is not read in the event loop
 LONGEST = ("length", "max_tokens", "max_output_tokens")  # how answers end that max_tokens ended
+EARLY_EVERY = 5  # seconds between two tries to open the ledger before the first request for tokens
 KEEP_EVERY = 0.25  # seconds between two ticks: answers in one piece grow by them
 CLASSES = 4096  # names of classes that are remembered
 TYPES = {400: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_exceeded",
@@ -59,6 +60,8 @@ class Middleware:
         self._keeper: Optional[asyncio.Task[None]] = None
         self._opening: Optional[asyncio.Lock] = None
         self._retry_open_ns = 0
+        self._early: Optional[asyncio.Task[None]] = None
+        self._retry_early_ns = 0
         self._tokenizer: Any = None
         self._said: Dict[str, int] = {}
 
@@ -75,13 +78,15 @@ class Middleware:
         elif self.settings.status and scope["method"] == "GET" and _path(scope) == self.settings.status:
             await _answer(send, 200, self._status())
         else:
+            self._begin(scope)
             await self.app(scope, receive, send)
 
     def close(self) -> None:
         """Return what this process has reserved. The server calls it at its end."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            self._keeper = None
+        for task in (self._keeper, self._early):
+            if task is not None:
+                task.cancel()
+        self._keeper = self._early = None
         if self.ledger is not None:
             self.ledger.close()
             self.ledger = None
@@ -309,6 +314,26 @@ class Middleware:
                 except (ledger_of.LedgerError, _Undecided, OSError) as error:
                     self._say("open", f"no ledger: {error}")
         return self.ledger
+
+    def _begin(self, scope: Scope) -> None:
+        """Open the ledger beside any request, a health check for example: proxies and probes that ask `plimsoll gate`
+        whether this server is ready would else wait for the ledger, and it for the first request they let through."""
+        now = time.monotonic_ns()
+        if self.ledger is None and self._early is None and now >= self._retry_early_ns:
+            self._retry_early_ns = now + _ns(EARLY_EVERY)
+            self._early = asyncio.get_running_loop().create_task(self._open_early(scope))
+
+    async def _open_early(self, scope: Scope) -> None:
+        try:
+            status = 0
+            if not self.settings.max_length:
+                status, _ = await engine_of.ask(self.app, scope, "GET", "/v1/models", headers=_credentials(scope))
+            if status not in (401, 403):  # else a request with a key will tell the longest request
+                await self._opened(scope)
+        except Exception as error:
+            self._say("open", f"no ledger: {error!r}")
+        finally:
+            self._early = None
 
     async def _open(self, scope: Scope) -> None:
         page = await self._look(scope)

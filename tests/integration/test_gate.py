@@ -430,8 +430,35 @@ class Requests(Gated):
         async def work(app, engine):
             self.assertEqual((await call(app, "/v1/models", method="GET"))[0], 200)
             self.assertEqual((await call(app, "/nothing", b"raw"))[0], 404)
-            self.assertIsNone(app.ledger)
+            self.assertEqual(app.flights, {})
         self.inside(work)
+
+    def test_the_ledger_is_there_before_the_first_request_for_tokens(self):
+        """Readiness is asked of the ledger: who waits for it lets no request through that would make it."""
+        async def opened(app):
+            while app._early is not None:
+                await asyncio.sleep(0.001)
+            return app.ledger is not None
+
+        async def probed(app, engine):
+            self.assertEqual((await call(app, "/metrics", method="GET"))[0], 200)
+            self.assertTrue(await opened(app))
+            self.assertEqual(app.ledger.config().max_length, engine.max_length)
+        self.inside(probed)
+
+        async def with_key(app, engine):
+            plain = engine._plain
+
+            async def guarded(send, status, body):  # as vLLM with --api-key: nobody is told the length without it
+                await plain(send, *((401, b"{}") if b"max_model_len" in body else (status, body)))
+            engine._plain = guarded
+            await call(app, "/metrics", method="GET")
+            self.assertFalse(await opened(app))
+            engine._plain = plain
+            self.assertEqual((await call(app, "/v1/completions", ask(5, 5)))[0], 200)
+            self.assertEqual(app.ledger.config().max_length, engine.max_length)
+        self.ledger += "x"
+        self.inside(with_key)
 
     def test_wrong_token_counts_do_not_starve_or_flood(self):
         async def work(app, engine):
