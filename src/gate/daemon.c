@@ -128,7 +128,9 @@ static void tell_wait(struct plim__gate *g, int code, int os_errno)
                                           : "a server to make the ledger",
                     odd ? ": " : "",
                     !odd    ? ""
-                    : other ? strerror(os_errno)
+                    : other ? (os_errno == EPERM || os_errno == EACCES
+                                   ? "it is another user's: run the gate as the server's"
+                                   : strerror(os_errno))
                             : plimsoll_gate_code_text(code));
 }
 

@@ -298,6 +298,9 @@ class Machine(unittest.TestCase):
             path.write_text(unit, encoding="utf-8")
             code, text = said_by("systemd-analyze", "verify", path)
             self.assertEqual((code, text.strip()), (0, ""))
+        # A dynamic user's own home is "/", which it cannot write to; engines keep caches at home.
+        state = re.search("(?m)^StateDirectory=(.*)$", unit)[1]
+        self.assertIn(f"\nEnvironment=HOME=/var/lib/{state}\n", unit)
 
     def test_packages_of_the_image(self):
         """The image has every library that the program is linked with, and the build its packages"""
