@@ -138,6 +138,8 @@ enum plim_engine_code {
 
 struct plim_engine;
 
+#define PLIM_ENGINE_POOL_LOOSE (UINT64_C(1) << 63)
+
 #define PLIM_ENGINE_CAPTURING                                                                      \
     1u /* a graph is being captured: no event is asked, nothing is unmapped */
 
@@ -168,7 +170,8 @@ void plim_engine_delete(struct plim_engine *e);
 /**
  * plim_engine_alloc() - serve a request.
  * @size: bytes, 0 is not allowed. @pool: 0, or a number of the caller's: memory of other pools is never
- * used for it while it lives. @flags: PLIM_ENGINE_CAPTURING.
+ * used for it while it lives, and pages in it stay where they are, unless PLIM_ENGINE_POOL_LOOSE is in the
+ * number: then its free pages serve others as those of pool 0 do. @flags: PLIM_ENGINE_CAPTURING.
  * @addr: on PLIM_ENGINE_OK the address. Returns PLIM_ENGINE_NO_MEMORY, PLIM_ENGINE_NO_HOST.
  */
 enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, uint64_t stream,

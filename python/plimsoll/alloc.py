@@ -8,9 +8,9 @@
 Free memory between live blocks is taken from its place and put behind a contiguous range of addresses, so that holes
 do not strand it. include/plimsoll/alloc.h describes the library behind this, docs/howto/alloc.md when to use it.
 
-While it is installed for the whole process PyTorch does not offer memory_stats(), snapshots, history, sharing of CUDA
-tensors between processes and torch.compile(mode="reduce-overhead"); memory_stats() and snapshot() here are in their
-place for the first two. use() has none of these limits.
+While it is installed for the whole process torch.cuda.memory_stats(), memory_allocated() and their like and snapshots
+answer from here (_stand_in.py); PyTorch does not offer the history of allocations, MemPool, sharing of CUDA tensors
+between processes and torch.compile(mode="reduce-overhead"). use() has none of these limits.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ import importlib
 import os
 import pickle
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+import threading
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-__all__ = ["install", "installed", "library", "memory_stats", "pause", "reset_peak_memory_stats", "resume", "settings",
-           "snapshot", "tag", "use"]
+from . import _stand_in
+
+__all__ = ["empty_cache", "install", "installed", "library", "memory_stats", "pause", "reset_peak_memory_stats",
+           "resume", "settings", "snapshot", "tag", "use"]
 
 # As PyTorch takes them: an index, a torch.device, a name, None for the current one.
 Device = Any
@@ -45,10 +48,25 @@ FIGURES = ("bytes", "total", "requested", "allocated", "reserved", "peak_request
 LIVE, PENDING, FREE = 0, 1, 2
 PLAN_HEAD = b"plimsoll seating 1"
 NOTHING_DONE = 2 ** 64 - 1
+MOST_SIZES_TEXT = 8191  # bytes that the library reads
+MOST_BYTES = 2 ** 63
+MOST_MIB = 2 ** 44 - 2
 
 _global: List[Any] = []  # the allocator given to PyTorch, which must outlive everything
-_pools: List[Any] = []  # those of use()
+_provider: List[Any] = []  # the allocator of the pools of use(), which must outlive them
+_pools: Dict[Tuple[int, Optional[str]], Any] = {}  # those of use(), by device and tag
 _tags: Dict[str, int] = {}  # name -> number of the library
+
+
+class _Thread(threading.local):
+    """What this thread is inside of."""
+
+    def __init__(self) -> None:
+        self.tag: Optional[str] = None
+        self.pools: List[Any] = []  # of use(), the innermost last
+
+
+_thread = _Thread()
 
 
 class _Stats(ctypes.Structure):
@@ -103,16 +121,27 @@ def _look_at_plan(path: Union[str, "os.PathLike[str]"]) -> None:
 Sizes = Union[Sequence[int], str, "os.PathLike[str]"]
 
 
+def _whole(value: Any, most: int) -> bool:
+    """A whole number from 1 to `most`; True is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
 def _sizes(sizes: Sizes) -> str:
     """PLIMSOLL_ALLOC_SIZES for a list of sizes or the path of a file with one."""
+    out, where, numbers = "", "", sizes
     if isinstance(sizes, (str, os.PathLike)):
         path = os.path.abspath(os.fspath(sizes))
-        if not os.access(path, os.R_OK):
-            raise ValueError(f"no file of sizes can be read at {path}")
-        return "@" + path
-    if not 1 <= len(sizes) <= 256 or any(not isinstance(s, int) or s <= 0 for s in sizes):
-        raise ValueError("sizes are 1 to 256 numbers of bytes above 0")
-    return ",".join(map(str, sizes))
+        try:
+            with open(path, "rb") as file:
+                words = file.read(MOST_SIZES_TEXT + 1).replace(b",", b" ").split()
+        except OSError as error:
+            raise ValueError(f"no file of sizes can be read at {path}: {error.strerror}") from error
+        out, where = "@" + path, f" in {path}"
+        numbers = [int(word) if word.isdigit() else 0 for word in words]
+    if not isinstance(numbers, Sequence) or not 1 <= len(numbers) <= 256 or \
+            not all(_whole(size, MOST_BYTES) for size in numbers):
+        raise ValueError(f"sizes are 1 to 256 numbers of bytes above 0{where}")
+    return out or ",".join(map(str, numbers))
 
 
 def settings(mode: str = "stitch", *, sizes: Optional[Sizes] = None, page_mb: Optional[int] = None,
@@ -142,16 +171,16 @@ def settings(mode: str = "stitch", *, sizes: Optional[Sizes] = None, page_mb: Op
     if sizes is not None:
         out["PLIMSOLL_ALLOC_SIZES"] = _sizes(sizes)
     if page_mb is not None:
-        if not 2 <= page_mb <= 512 or page_mb & (page_mb - 1):
+        if not _whole(page_mb, 512) or page_mb < 2 or page_mb & (page_mb - 1):
             raise ValueError(f"page_mb is a power of two from 2 to 512, not {page_mb!r}")
         out["PLIMSOLL_ALLOC_PAGE_MB"] = str(page_mb)
     if slack is not None:
-        if not 0 < slack <= 100:
+        if isinstance(slack, bool) or not isinstance(slack, (int, float)) or not 0 < slack <= 100:
             raise ValueError(f"slack is a percentage above 0, at most 100, not {slack!r}")
         out["PLIMSOLL_ALLOC_SLACK"] = repr(float(slack))
     if limit_mb is not None:
-        if limit_mb <= 0:
-            raise ValueError(f"limit_mb is above 0, not {limit_mb!r}")
+        if not _whole(limit_mb, MOST_MIB):
+            raise ValueError(f"limit_mb is a whole number of MiB above 0, not {limit_mb!r}")
         out["PLIMSOLL_ALLOC_LIMIT_MB"] = str(limit_mb)
     return out
 
@@ -178,6 +207,7 @@ def install(mode: str = "stitch", **options: Any) -> None:
     torch.cuda.memory.change_current_allocator(allocator)
     _global.append(allocator)
     _hook(allocator.allocator())
+    _stand_in.put(torch._C, memory_stats, reset_peak_memory_stats, _content)
 
 
 def installed() -> bool:
@@ -185,31 +215,60 @@ def installed() -> bool:
     return bool(_global)
 
 
-def use(device: Optional[int] = None) -> Any:
+def use(device: Device = None) -> Any:
     """A context manager: device memory that this thread allocates inside comes from the allocator, as the segments of
-    a torch.cuda.MemPool. The pool lives as long as the process. Settings come from PLIMSOLL_ALLOC_*.
+    a torch.cuda.MemPool, one for each device and tag(), which keeps its segments until empty_cache(). Settings come
+    from PLIMSOLL_ALLOC_*. Inside itself it does nothing more.
     Errors: RuntimeError when the whole process uses the allocator, or PyTorch has no MemPool; plimsoll.Unsupported."""
     torch = _torch()
     if _global:
-        raise RuntimeError("the whole process uses the allocator already")
+        raise RuntimeError("the whole process uses the allocator already: use() is not needed")
     if not hasattr(torch.cuda, "MemPool"):
         raise RuntimeError(f"torch {torch.__version__} has no torch.cuda.MemPool (2.6 has)")
-    if not _pools:
-        allocator = torch.cuda.memory.CUDAPluggableAllocator(library(), "plimsoll_pool_alloc", "plimsoll_free")
-        _pools.extend([allocator, torch.cuda.MemPool(allocator.allocator())])
-    return torch.cuda.use_mem_pool(_pools[1], device)
+    if not _provider:
+        _provider.append(torch.cuda.memory.CUDAPluggableAllocator(library(), "plimsoll_pool_alloc", "plimsoll_free"))
+    return _inside(torch, _current(device))
+
+
+@contextlib.contextmanager
+def _inside(torch: Any, device: int) -> Iterator[None]:
+    key = (device, _thread.tag)
+    if key not in _pools:
+        with torch.cuda.device(device):  # a pool serves the device that is current when it is made
+            _pools[key] = torch.cuda.MemPool(_provider[0].allocator())
+    pool = _pools[key]
+    if _thread.pools and _thread.pools[-1] is pool:
+        yield
+        return
+    with torch.cuda.use_mem_pool(pool, device):
+        _thread.pools.append(pool)
+        try:
+            yield
+        finally:
+            _thread.pools.pop()
+
+
+def empty_cache() -> None:
+    """torch.cuda.empty_cache(), and what is free in the pools of use() goes back to the device too; what is live in
+    them goes back with the next call after it is free. Call it outside of use(): inside, the pool in use is kept.
+    Errors: plimsoll.Unsupported."""
+    _pools.clear()
+    _torch().cuda.empty_cache()
+    _library().plimsoll_alloc_reset()
 
 
 @contextlib.contextmanager
 def tag(name: str) -> Iterator[None]:
     """What this thread allocates inside carries the tag: pause() and resume() name it. Tagged memory is shared with
-    nothing else. In a process that allocates by use(), enter use() inside, so that its segments are new ones.
+    nothing else. In a process that allocates by use(), enter use() inside: it has a pool for each tag.
     Inside install() nothing else is needed. Errors: plimsoll.Unsupported."""
-    before = _library().plimsoll_alloc_tag(_tags.setdefault(name, len(_tags) + 1))
+    before = _thread.tag, _library().plimsoll_alloc_tag(_tags.setdefault(name, len(_tags) + 1))
+    _thread.tag = name
     try:
         yield
     finally:
-        _library().plimsoll_alloc_tag(before)
+        _thread.tag = before[0]
+        _library().plimsoll_alloc_tag(before[1])
 
 
 def pause(name: str, device: Device = None, *, keep: bool = False) -> int:
@@ -307,13 +366,17 @@ def _segments(device: int) -> List[Dict[str, Any]]:
     return segments
 
 
+def _content(devices: Sequence[int]) -> Dict[str, Any]:
+    """What torch.cuda.memory._snapshot() would return; there is no history in it."""
+    return {"segments": [segment for device in devices for segment in _segments(device)],
+            "device_traces": [], "allocator_settings": {"plimsoll": os.environ.get("PLIMSOLL_ALLOC_MODE", "stitch")}}
+
+
 def snapshot(path: Union[str, "os.PathLike[str]"], device: Device = None) -> None:
     """Write the blocks of a device in the layout of torch.cuda.memory._dump_snapshot(), which `plimsoll diagnose` and
     pytorch.org/memory_viz read. There is no history in it. Errors: OSError."""
-    content = {"segments": _segments(_current(device)), "device_traces": [],
-               "allocator_settings": {"plimsoll": os.environ.get("PLIMSOLL_ALLOC_MODE", "stitch")}}
     with open(path, "wb") as file:
-        pickle.dump(content, file, protocol=4)
+        pickle.dump(_content([_current(device)]), file, protocol=4)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -148,10 +148,10 @@ static uint64_t pool_of(uint64_t id0, uint64_t id1)
     return id0 ? id0 * 2 + 1 : id1 * 2;
 }
 
-/* Tags are pools too, beside those of PyTorch. */
+/* Tags are pools too, beside those of PyTorch; no graph replays into what is free in them. */
 static uint64_t pool_of_tag(uint32_t tag)
 {
-    return tag ? UINT64_C(1) << 63 | tag : 0;
+    return tag ? PLIM_ENGINE_POOL_LOOSE | tag : 0;
 }
 
 static void *serve(size_t size, int device, void *stream)

@@ -79,10 +79,11 @@ static bool read_plan(struct plim_alloc_settings *s, const char *path)
     return good;
 }
 
-/* A mode is what it is only with what belongs to it. */
-static void complete_mode(struct plim_alloc_settings *s, const char *plan)
+/* A mode is what it is only with what belongs to it, which belongs to nothing else. */
+static void complete_mode(struct plim_alloc_settings *s, const char *sizes, const char *plan)
 {
     struct plim_engine_rounding *r = &s->rounding;
+    bool planned = r->mode == PLIM_ENGINE_PLAN;
     if (r->mode == PLIM_ENGINE_POOL && r->n_sizes == 0) {
         complain("PLIMSOLL_ALLOC_MODE", "pool", "PLIMSOLL_ALLOC_SIZES beside it");
         r->mode = PLIM_ENGINE_STITCH;
@@ -91,6 +92,12 @@ static void complete_mode(struct plim_alloc_settings *s, const char *plan)
         r->mode = PLIM_ENGINE_STITCH;
     } else if (r->mode == PLIM_ENGINE_PLAN && !read_plan(s, plan)) {
         r->mode = PLIM_ENGINE_STITCH;
+    }
+    if (r->n_sizes > 0 && r->mode != PLIM_ENGINE_POOL) {
+        complain("PLIMSOLL_ALLOC_SIZES", sizes, "PLIMSOLL_ALLOC_MODE=pool beside it");
+    }
+    if (plan && !planned) {
+        complain("PLIMSOLL_ALLOC_PLAN", plan, "PLIMSOLL_ALLOC_MODE=plan beside it");
     }
 }
 
@@ -108,7 +115,7 @@ void plim_alloc_settings_read(struct plim_alloc_settings *out)
     if (sizes) {
         read_sizes(&s, sizes);
     }
-    complete_mode(&s, getenv("PLIMSOLL_ALLOC_PLAN"));
+    complete_mode(&s, sizes, getenv("PLIMSOLL_ALLOC_PLAN"));
     if (page && number(page, &n) && n >= 2 && n <= 512 && (n & (n - 1)) == 0) {
         s.page = n * MIB;
     } else if (page) {

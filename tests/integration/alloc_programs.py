@@ -191,9 +191,61 @@ def pause(where):
     del taken
     torch.cuda.empty_cache()
     plimsoll.alloc.resume("weights")
-    return {"address": address, "address_after": [w.data_ptr() for w in weights], "given": given,
-            "free_before": free[0], "free_paused": free[1], "free_after": torch.cuda.mem_get_info()[0],
-            "refused": refused, "others": others.numel() == 30 * MIB}
+    free.append(torch.cuda.mem_get_info()[0])
+    after = [w.data_ptr() for w in weights]
+    weights.clear()
+    plimsoll.alloc.empty_cache()
+    return {"address": address, "address_after": after, "given": given,
+            "free_before": free[0], "free_paused": free[1], "free_after": free[2],
+            "free_dropped": torch.cuda.mem_get_info()[0], "refused": refused, "others": others.numel() == 30 * MIB}
+
+
+def asked_of_torch(where):
+    """What programs ask PyTorch about memory, and what it answers."""
+    with start(where):
+        keep = torch.empty(40 * MIB, dtype=torch.uint8, device="cuda")
+        torch.empty(60 * MIB, dtype=torch.uint8, device="cuda")
+    peaks = [torch.cuda.max_memory_allocated()]
+    torch.cuda.reset_peak_memory_stats()
+    peaks.append(torch.cuda.max_memory_allocated())
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "own.pickle")
+        torch.cuda.memory._dump_snapshot(path)
+        with open(path, "rb") as file:
+            segments = pickle.load(file)["segments"]
+    return {"peaks": peaks, "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
+            "names": sorted(torch.cuda.memory_stats()), "kept": keep.numel(),
+            "summary": torch.cuda.memory_summary(), "segments": sum(s["total_size"] for s in segments)}
+
+
+def pools(where):
+    """use() inside itself, on a second device, beside tags, and its memory given back."""
+    import plimsoll.alloc
+
+    def held(device=0):
+        return plimsoll.alloc.figures(device)["reserved"]
+
+    def make(size, device="cuda"):
+        return torch.empty(size * MIB, dtype=torch.uint8, device=device)
+
+    with start(where):
+        first = make(100)
+        with plimsoll.alloc.use():
+            second = make(100)
+    with plimsoll.alloc.use(1):
+        other = make(50, "cuda:1")
+    out = {"held": held(), "held_other": held(1)}
+    del first
+    with plimsoll.alloc.tag("weights"), plimsoll.alloc.use():
+        weights = make(80)
+    out["given"] = plimsoll.alloc.pause("weights")
+    plimsoll.alloc.resume("weights")
+    plimsoll.alloc.empty_cache()
+    out["first_gone"] = held()
+    live = second.numel() + weights.numel()
+    del second, weights, other
+    plimsoll.alloc.empty_cache()
+    return {**out, "live": live, "all_gone": held() + held(1)}
 
 
 def hooks(where):

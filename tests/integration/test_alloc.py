@@ -91,6 +91,26 @@ class AllocTest(unittest.TestCase):
         self.assertIn("ledger", event)
         self.assertLessEqual(set(out["stats"]), set(self.program("names", "stock")["names"]))
 
+    def test_what_programs_ask_torch_about_memory_is_answered(self):
+        """PyTorch's statistics, summary and snapshot speak of the allocator that has the memory"""
+        out = self.program("asked_of_torch", "global")
+        self.assertEqual(out["peaks"], [100 * MIB, 40 * MIB])
+        self.assertEqual((out["allocated"], out["reserved"]), (40 * MIB, out["figures"]["reserved"]))
+        self.assertEqual(out["segments"], out["reserved"])
+        self.assertIn("40960 KiB", out["summary"])
+        stock = self.program("asked_of_torch", "stock")
+        self.assertEqual(out["names"], stock["names"])
+
+    def test_pools_are_one_for_each_device_and_tag(self):
+        """use() nests, serves the device it is given, keeps tags apart, and its memory can be given back"""
+        out = self.program("pools", "pool", gpu="24GiB,24GiB")
+        self.assertGreaterEqual(out["held"], 200 * MIB)
+        self.assertGreaterEqual(out["held_other"], 50 * MIB)
+        self.assertGreaterEqual(out["given"], 80 * MIB)
+        self.assertEqual(out["live"], 180 * MIB)
+        self.assertTrue(180 * MIB <= out["first_gone"] < 280 * MIB)
+        self.assertEqual(out["all_gone"], 0)
+
     def test_growth_does_not_strand(self):
         """where caches grow by concatenation, less is reserved than by PyTorch, and as much as the setting allows"""
         stock = self.program("growth", "stock")
@@ -171,13 +191,14 @@ class AllocTest(unittest.TestCase):
                 self.assertIn(b"PLIMSOLL_ALLOC_MODE=pool is ignored", result.stderr)
 
     def test_tagged_memory_can_be_given_back_for_a_time(self):
-        """pause() gives the memory of what is tagged back, resume() puts memory at the same addresses"""
+        """pause() gives the memory of what is tagged back, resume() the same addresses, dropping it the memory for good"""
         for where in WHERE:
             out = self.program("pause", where)
             self.assertEqual(out["address"], out["address_after"])
             self.assertGreaterEqual(out["given"], 100 * MIB)
             self.assertEqual(out["free_paused"] - out["free_before"], out["given"])
             self.assertEqual(out["free_after"], out["free_before"])
+            self.assertEqual(out["free_dropped"], out["free_paused"])
             self.assertTrue(out["refused"] and out["others"])
 
     def test_a_forked_child_does_no_harm(self):
@@ -205,7 +226,9 @@ class AllocTest(unittest.TestCase):
         code = ("import plimsoll.alloc as a\n"
                 "for bad in (dict(mode='x'), dict(mode='pool'), dict(mode='pool', sizes='/none/such'), dict(page_mb=3),\n"
                 "            dict(slack=0), dict(limit_mb=-1), dict(mode='plan'), dict(plan='x'),\n"
-                "            dict(mode='plan', plan=a.__file__)):\n"
+                "            dict(mode='plan', plan=a.__file__), dict(limit_mb=1.5), dict(limit_mb='7'), dict(slack='5'),\n"
+                "            dict(limit_mb=1 << 70), dict(page_mb='4'), dict(mode='pool', sizes=[True]),\n"
+                "            dict(mode='pool', sizes=5), dict(mode='pool', sizes=a.__file__), dict(mode='pool', sizes='/')):\n"
                 "    try: a.settings(**bad); print('taken', bad)\n"
                 "    except ValueError: pass\n")
         self.assertEqual(self.command(["-c", code]).stdout, b"")
@@ -218,18 +241,19 @@ class AllocTest(unittest.TestCase):
         for name, wanted in ((b"SLACK=-1", b"a percentage above 0"), (b"LIMIT_MB=much", b"a number of MiB"),
                              (b"SIZES=12,x", b"sizes in bytes")):
             self.assertIn(b"PLIMSOLL_ALLOC_" + name + b" is ignored: wanted " + wanted, result.stderr)
+        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="plan",
+                              PLIMSOLL_ALLOC_PLAN=__file__, PLIMSOLL_ALLOC_SIZES="512")
+        self.assertIn(b"is ignored: wanted a plan; line 3: the first line is not", result.stderr)
+        self.assertIn(b"SIZES=512 is ignored: wanted PLIMSOLL_ALLOC_MODE=pool beside it", result.stderr)
+        self.assertNotIn(b"wanted PLIMSOLL_ALLOC_MODE=plan", result.stderr)
+        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_PLAN="steps.plan")
+        self.assertIn(b"PLAN=steps.plan is ignored: wanted PLIMSOLL_ALLOC_MODE=plan beside it", result.stderr)
 
     def test_a_limit_holds(self):
         """PLIMSOLL_ALLOC_LIMIT_MB is never exceeded: the program runs out of memory there"""
         out = self.program("growth", "global", PLIMSOLL_ALLOC_LIMIT_MB="256")
         self.assertIsNotNone(out["failed"])
         self.assertLessEqual(out["reserved"], 256 * MIB)
-        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="plan",
-                              PLIMSOLL_ALLOC_PLAN=__file__)
-        self.assertIn(b"is ignored: wanted a plan; line 3: the first line is not", result.stderr)
-        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MODE="plan",
-                              PLIMSOLL_ALLOC_PLAN=__file__)
-        self.assertIn(b"is ignored: wanted a plan; line 3: the first line is not", result.stderr)
 
     def test_a_program_that_knows_nothing_of_it(self):
         """python -m plimsoll.alloc runs a script with it"""

@@ -231,6 +231,26 @@ class WithTorchTest(DryrunCase):
         out = self.json("--gpu", "4GiB", *self.program("leak", 5000, 1))
         self.assertEqual((out["verdict"]["class"], out["verdict"]["subclass"]), ("capacity", "single_request"))
 
+    def test_allocators_that_record_no_history(self):
+        """Plimsoll's allocator and cudaMallocAsync record nothing: the program runs all the same, and so does its end"""
+        build = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", plimtest.ROOT / "build"))
+        ours = {"PYTHONPATH": str(build / "python"),
+                "PLIMSOLL_ALLOC_LIBRARY": str(build / "runtime" / "allocator" / "libplimsoll_alloc.so")}
+        programs = str(HERE / "programs.py")
+        out = self.json("--gpu", "24GiB", "--", self.python, "-m", "plimsoll.alloc", programs, "train", **ours)
+        run = out["runs"][0]
+        self.assertEqual(run["outcome"], "fits")
+        self.assertGreater(run["peak"]["allocated_bytes"], 0)
+        self.assertEqual(run["peak"]["device_bytes"], run["peak"]["reserved_bytes"] + run["context_bytes"])
+        self.assertGreater(out["ledger"]["total"]["bytes"], 0)
+        small = ["--gpu", "4GiB", "--context", "256MiB", "--external", "1GiB"]
+        out = self.json(*small, "--", self.python, "-m", "plimsoll.alloc", programs, "leak", "200", "200", **ours)
+        run = out["runs"][0]
+        self.assertEqual((run["outcome"], run["peak"]["allocated_bytes"]), ("out_of_memory", 14 * 200 * MIB))
+        self.assertEqual(run["processes"][0]["oom_request_bytes"], 200 * MIB)
+        out = self.json(*small, "-c", "backend:cudaMallocAsync", *self.program("leak", 200))
+        self.assertEqual(out["runs"][0]["outcome"], "out_of_memory")
+
     def test_settings_side_by_side(self):
         """several settings are run one after the other"""
         out = self.json("--gpu", "24GiB", "-c", "", "-c", "expandable_segments:True", *self.program("expandable"))

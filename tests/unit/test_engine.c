@@ -31,6 +31,9 @@ static uint64_t some_size(struct device *d)
 static void take(struct device *d, struct plim_engine *e, uint64_t pool)
 {
     unsigned stream = (unsigned)(engine_roll(d) % STREAMS);
+    if (!d->capturing && engine_roll(d) % 16 == 0) {
+        pool = PLIM_ENGINE_POOL_LOOSE | 1;
+    }
     (void)engine_hold(d, e, some_size(d), stream, pool);
 }
 
@@ -324,6 +327,29 @@ static void pages_of_a_private_pool_stay_until_it_is_dropped(void **state)
     free(d);
 }
 
+static void free_pages_of_a_loose_pool_serve_others(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 1, 64 * MIB);
+    const uint64_t pool = PLIM_ENGINE_POOL_LOOSE | 5;
+    uint64_t a, b, c;
+    assert_int_equal(plim_engine_alloc(e, 20 * MIB, 0, pool, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 40 * MIB, 0, pool, 0, &b), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_free(e, b, 0), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 40 * MIB, 0, 0, 0, &c), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_free(e, c, 0), PLIM_ENGINE_OK);
+    plim_engine_trim(e);
+    assert_int_equal(d->used, 0);
+    assert_int_equal(plim_engine_pause(e, pool), 0); /* and what went is not missed */
+    assert_int_equal(plim_engine_resume(e, pool), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 40 * MIB, 0, pool, 0, &b), PLIM_ENGINE_OK);
+    assert_null(plim_engine_check(e));
+    engine_finish(d, e);
+    free(d);
+}
+
 static void a_driver_that_maps_no_more_costs_a_request_and_nothing_else(void **state)
 {
     (void)state;
@@ -472,6 +498,7 @@ int main(void)
         cmocka_unit_test(pages_are_as_long_as_what_they_are_for),
         cmocka_unit_test(a_capture_gets_no_memory_that_needs_waiting),
         cmocka_unit_test(pages_of_a_private_pool_stay_until_it_is_dropped),
+        cmocka_unit_test(free_pages_of_a_loose_pool_serve_others),
         cmocka_unit_test(a_driver_that_maps_no_more_costs_a_request_and_nothing_else),
         cmocka_unit_test(without_addresses_arenas_get_fewer_and_then_requests_fail),
         cmocka_unit_test(wrong_addresses_are_refused),

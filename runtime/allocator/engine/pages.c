@@ -175,7 +175,8 @@ static void loot_arena(struct plim_engine *e, struct arena *a, const struct wish
 
 bool plim__mv_may_loot(const struct plim_engine *e, const struct arena *a)
 {
-    return a->size > 0 && a->key.pool == 0 && a->free_whole > 0 && !a->paused &&
+    bool stays = a->key.pool != 0 && !(a->key.pool & PLIM_ENGINE_POOL_LOOSE);
+    return a->size > 0 && !stays && a->free_whole > 0 && !a->paused &&
            !(a->key.height && e->follow.spared);
 }
 

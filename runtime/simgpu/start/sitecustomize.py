@@ -11,6 +11,9 @@ replaced whole:
     PID.oom.txt    the same two at the last out-of-memory error
     PID.oom.pickle
 
+An allocator that is not PyTorch's own (cudaMallocAsync, a pluggable one) records no history and tells nobody that
+memory ran out: what it has is kept, and the error that ends the program is noticed when it does.
+
 The program sees no difference, but for one repair: Hugging Face's `generate` reads from the device whether
 it is done, which a device that computes nothing never says; the length limit is applied on the host instead.
 Standard library only; works with Python 3.8 and later.
@@ -18,6 +21,7 @@ Standard library only; works with Python 3.8 and later.
 
 import atexit
 import os
+import re
 import sys
 import threading
 import time
@@ -29,6 +33,7 @@ HISTORY = int(os.environ.get("PLIMSOLL_DRYRUN_HISTORY", "400000"))
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 facts = {}
+recorder = None  # of this program, once it has imported PyTorch
 
 
 def note(key, value):
@@ -55,6 +60,8 @@ def remember_exception():
 
     def hook(kind, value, trace):
         note("error", f"{kind.__name__}: {value}")
+        if kind.__name__ == "OutOfMemoryError" and recorder is not None:
+            recorder.ended_by(str(value))
         former(kind, value, trace)
 
     sys.excepthook = hook
@@ -67,6 +74,7 @@ class Recorder:
         self.torch = torch
         self.pid = None
         self.ooms = 0
+        self.observes = False
         self.lock = threading.Lock()
         self.saved_at = 0.0
         self.save_cost = 0.0
@@ -76,27 +84,43 @@ class Recorder:
         if self.pid == os.getpid():
             return
         self.pid = os.getpid()
-        torch = self.torch
         facts["used_cuda"] = 1
-        try:
-            torch.cuda.memory._record_memory_history(max_entries=HISTORY, stacks="python")
-        except TypeError:  # PyTorch 2.0
-            torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=HISTORY,
-                                                     trace_alloc_record_context=True)
-        if hasattr(torch._C, "_cuda_attach_out_of_memory_observer"):
-            torch._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
+        for step in (self.record, self.observe):
+            try:
+                step()
+            except RuntimeError as error:  # not every allocator can
+                note("hook_failed", repr(error))
         note("history", HISTORY)
         atexit.register(self.finish)
         from multiprocessing import util
         util.Finalize(None, self.finish, exitpriority=-100)
         threading.Thread(target=self.watch, name="plimsoll-dryrun", daemon=True).start()
 
+    def record(self):
+        memory = self.torch.cuda.memory
+        try:
+            memory._record_memory_history(max_entries=HISTORY, stacks="python")
+        except TypeError:  # PyTorch 2.0
+            memory._record_memory_history(True, trace_alloc_max_entries=HISTORY, trace_alloc_record_context=True)
+
+    def observe(self):
+        if hasattr(self.torch._C, "_cuda_attach_out_of_memory_observer"):
+            self.torch._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
+            self.observes = True
+
+    def statistics(self, device):
+        """Those of an allocator that has none are empty."""
+        try:
+            return self.torch.cuda.memory_stats(device)
+        except RuntimeError:
+            return {}
+
     def numbers(self):
         """What to write about the device with the highest peak."""
         cuda = self.torch.cuda
         best = None
         for device in range(cuda.device_count()):
-            stats = cuda.memory_stats(device)
+            stats = self.statistics(device)
             peak = stats.get("reserved_bytes.all.peak", 0)
             if best is None or peak > best["peak_reserved"]:
                 best = {
@@ -133,6 +157,16 @@ class Recorder:
         except Exception as error:
             note("hook_failed", repr(error))
 
+    def ended_by(self, message):
+        """The program ends by running out of memory: what nobody told us is in the message."""
+        if self.observes or self.pid != os.getpid():
+            return
+        asked = re.search(r"Tried to allocate ([\d.]+) ([KMG]?)i?B", message)
+        size = float(asked[1]) * 1024 ** " KMG".index(asked[2] or " ") if asked else 0
+        device = self.torch.cuda.current_device()
+        free, total = self.torch.cuda.mem_get_info(device)
+        self.out_of_memory(device, int(size), total, free)
+
     def watch(self):
         """Numbers each second; a snapshot when that costs no more than a fiftieth of the time."""
         while True:
@@ -163,7 +197,9 @@ def after_torch(torch):
         note("build", "rocm" if getattr(torch.version, "hip", None) else "cpu")
         return
     note("build", "cuda " + torch.version.cuda)
-    torch.cuda._lazy_call(Recorder(torch).start)
+    global recorder
+    recorder = Recorder(torch)
+    torch.cuda._lazy_call(recorder.start)
 
 
 class Lengths:
