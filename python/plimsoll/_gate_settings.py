@@ -8,10 +8,11 @@ attach, a value that cannot be read is said in one line and the default is taken
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 from typing import List, Mapping, Tuple
 
-from ._settings import from_environment, is_on, read_count, read_seconds, read_size, setting
+from ._settings import from_environment, is_on, read_count, read_seconds, read_size, say, setting
 
 PREFIX = "PLIMSOLL_GATE"
 
@@ -128,7 +129,11 @@ class GateSettings:
 
     @classmethod
     def environment(cls, environ: Mapping[str, str]) -> GateSettings:
-        """The settings that the environment asks for."""
+        """The settings that the environment asks for; names that are none are said."""
+        known = {f"{PREFIX}_{field.name.upper()}" for field in dataclasses.fields(cls)} | {f"{PREFIX}_LIBRARY"}
+        for name in sorted(name for name in environ if name.startswith(f"{PREFIX}_") and name not in known):
+            near = difflib.get_close_matches(name, known, 1)
+            say(name, f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else ""), "gate")
         return from_environment(cls, PREFIX, "gate", environ)
 
     def ledger_path(self, server: object) -> str:

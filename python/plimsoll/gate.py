@@ -371,6 +371,8 @@ class Middleware:
         s = self.settings
         name = s.model or await engine_of.ask_model(self.app, scope, _credentials(scope))
         found = model_of.find_config(name, os.environ) if name and name != "none" else None
+        if s.model not in ("", "none") and not found:
+            self._say("model", f"no config.json of a model at PLIMSOLL_GATE_MODEL={s.model}: it prices nothing")
         by_model = model_of.prices(found) if found else model_of.Prices()
         if page.profiles:  # its cache was sized beside its largest step
             by_model = dataclasses.replace(by_model, token=0, picture=0)

@@ -175,7 +175,8 @@ void plim__gate_refuse(struct plim_http_answer *answer, const struct plimsoll_ga
                                         : "rate_limit_exceeded");
     plim_jsonw_key(&w, "param");
     plim_jsonw_null(&w);
-    plim_jsonw_kv_text(&w, "code", plimsoll_gate_reason_code(d->reason));
+    plim_jsonw_kv_text(
+        &w, "code", d->http == 503 ? "service_unavailable" : plimsoll_gate_reason_code(d->reason));
     plim_jsonw_end(&w);
     plim_jsonw_key(&w, "decision");
     plim_jsonw_object(&w);

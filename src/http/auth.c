@@ -268,7 +268,8 @@ unsigned plim__auth_refuses(const struct plim__exchange *ex, const char **why, c
 {
     const struct plim_http_request *r = &ex->request;
     unsigned flags = ex->route->flags;
-    *hint = "send the token as Authorization: Bearer, or log in on the dashboard";
+    *hint = "ask by a Unix socket, or send the token of --token-file as Authorization: Bearer (on "
+            "a dashboard: log in)";
     if (!r->known && r->local && !host_is_ours(ex)) {
         *why = "this name is not one of this server's";
         *hint = "ask for 127.0.0.1 or localhost, or allow the name";

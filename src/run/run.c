@@ -9,6 +9,7 @@
 #include "http/curl.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -93,6 +94,35 @@ static enum plim_status split_health(struct plim__run *r, struct plim_err *err)
     return PLIM_OK;
 }
 
+/* Why nothing can be made in a folder, or, while it is not there, in the first one above it that is; 0: it can. */
+static int unwritable(const char *folder)
+{
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%s", folder);
+    while (access(path, W_OK | X_OK) != 0) {
+        char *slash = strrchr(path, '/');
+        if (errno != ENOENT) {
+            return errno;
+        }
+        if (slash == NULL || slash == path) {
+            return access(slash ? "/" : ".", W_OK | X_OK) == 0 ? 0 : errno;
+        }
+        *slash = '\0';
+    }
+    return 0;
+}
+
+/* Said now, because after the failure it is too late. */
+static void check_incidents(struct plim__run *r)
+{
+    const char *folder = r->options->incidents;
+    int why = folder != NULL && r->options->record != NULL ? unwritable(folder) : 0;
+    if (why != 0) {
+        plim__run_tell(r, "a failure will leave no evidence: incidents cannot be kept in %s: %s",
+                       folder, strerror(why));
+    }
+}
+
 static enum plim_status prepare(struct plim__run *r, struct plim_err *err)
 {
     const struct plim_run_options *o = r->options;
@@ -108,6 +138,7 @@ static enum plim_status prepare(struct plim__run *r, struct plim_err *err)
     }
     PLIM_TRY(plim__window_parse(o->restart_window, &r->window, err));
     PLIM_TRY(split_health(r, err));
+    check_incidents(r);
     PLIM_TRY(plim_collector_open(&collect, &r->collector, err));
     plim__run_look(r); /* incidents that are there already are nobody's failure now */
     r->ooms = 0;

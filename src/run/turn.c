@@ -184,7 +184,11 @@ static void ended_itself(struct plim__run *r)
 {
     char why[96];
     if (code_of(r->status) == 0) {
-        plim__run_tell(r, "the command ended well");
+        plim__run_tell(r,
+                       plim__group_lives(r->pid)
+                           ? "the command ended well and left processes behind, which are ended: a "
+                             "server must stay in the foreground"
+                           : "the command ended well");
         r->exit_code = 0;
         r->stop = true;
         plim__run_enter(r, PLIM__PHASE_STOPPING);

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -97,6 +98,13 @@ class Workspace(Gated):
         self.assertEqual(models.prices({**LLAMA, "dtype": "float32"}).row, 128256 * 9)
         for odd in ({}, {"hidden_size": "x", "vocab_size": -1}, {"vocab_size": True}, {"text_config": 5, "vision_config": {"patch_size": 0}}):
             self.assertEqual(models.prices(odd), models.Prices())
+
+    def test_a_model_that_is_not_there_is_said(self):
+        async def work(app, engine):
+            await call(app, "/v1/completions", ask(3, 3))
+        with self.assertLogs("plimsoll.gate", "WARNING") as said:
+            self.inside(work, model="/nowhere/model")
+        self.assertIn("no config.json of a model at PLIMSOLL_GATE_MODEL=/nowhere/model", "".join(said.output))
 
     def test_a_model_is_found_as_a_file_a_folder_or_in_the_cache(self):
         path = self.model(LLAMA)
@@ -286,6 +294,12 @@ class Settings(unittest.TestCase):
                                          "PLIMSOLL_GATE_PATHS": "/a,/b", "PLIMSOLL_GATE_FAIL": "closed", "PLIMSOLL_GATE_HIGH": "7"})
         self.assertEqual((read.wait, read.policy, read.body, read.paths, read.fail, read.high),
                          (2.5, "expected", 1 << 20, ("/a", "/b"), "closed", 1.0))
+
+    def test_settings_that_are_none_are_said(self):
+        with unittest.mock.patch.object(_gate_settings, "say") as said:
+            GateSettings.environment({"PLIMSOLL_GATE_WAITS": "20", "PLIMSOLL_GATE_LIBRARY": "/x", "PLIMSOLL_GATE_ON": "1", "PATH": "/"})
+        self.assertEqual([call.args[1] for call in said.call_args_list],
+                         ["PLIMSOLL_GATE_WAITS is no setting; did you mean PLIMSOLL_GATE_WAIT?"])
 
     def test_servers_on_different_ports_have_different_ledgers(self):
         paths = {GateSettings().ledger_path(s) for s in (("127.0.0.1", 8000), ("::", 8001), ("/run/a.sock", None), None)}

@@ -355,6 +355,11 @@ class Engines(Daemon):
             with open(path) as file:
                 self.assertEqual(file.read(), "precious\n")
 
+    def test_who_cannot_judge_says_so_alike_in_type_and_code(self):
+        gate = self.start("--engine-url", f"127.0.0.1:{free_port()}")
+        status, told, _ = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 10})
+        self.assertEqual((status, told["error"]["type"], told["error"]["code"]), (503, "service_unavailable", "service_unavailable"))
+
     def test_what_is_waited_for_is_said(self):
         path = os.path.join(self.folder.name, "notes")
         gate = self.start("--ledger", path)

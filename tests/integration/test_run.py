@@ -163,6 +163,24 @@ class Run(unittest.TestCase):
         self.ended(0)
         self.assertEqual(len(self.turn_pids()), 1)
 
+    def test_a_server_that_leaves_the_foreground_is_told_so(self):
+        """a start script that ends well while its server goes on is an end, and is said to be no way to start one"""
+        self.plan(turn1="child well")
+        self.start("--grace", "300ms", health=False)
+        self.assertEqual(self.process.wait(timeout=30), 0)
+        self.reader.join()
+        self.assertIn("a server must stay in the foreground", self.said())
+        self.assertFalse(plimtest.lives(int((self.folder / "child").read_text())))
+
+    def test_evidence_that_cannot_be_kept_is_said_before_the_failure(self):
+        """a folder of incidents that cannot be made is named when the command starts"""
+        file = self.folder / "file"
+        file.write_text("")
+        for folder, said in ((file / "incidents", True), (self.folder / "new" / "incidents", False)):
+            result = plimtest.run("run", "--no-lock", "--incidents", folder, "--", "true")
+            self.assertEqual(result.returncode, 0)
+            self.assertEqual(b"a failure will leave no evidence" in result.stderr, said, result.stderr)
+
     def test_a_server_that_hangs_is_found(self):
         """a server that is alive and does not answer is ended, killed when it will not, and started anew"""
         self.start("--grace", "300ms", misses=20)
