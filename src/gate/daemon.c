@@ -16,7 +16,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -121,17 +120,20 @@ static void tell_wait(struct plim__gate *g, int code, int os_errno)
         return;
     }
     g->told_wait = true;
-    bool other = code == PLIMSOLL_GATE_NO_FILE && os_errno != ENOENT;
-    bool odd = g->options->ledger != NULL && (other || code != PLIMSOLL_GATE_NO_FILE);
-    plim__gate_tell(g, "waiting for %s%s%s",
-                    g->options->n_engines ? "the engine to say the size of its KV cache"
-                                          : "a server to make the ledger",
-                    odd ? ": " : "",
-                    !odd    ? ""
-                    : other ? (os_errno == EPERM || os_errno == EACCES
-                                   ? "it is another user's: run the gate as the server's"
-                                   : strerror(os_errno))
-                            : plimsoll_gate_code_text(code));
+    const char *what = g->options->n_engines ? "the engine to say the size of its KV cache"
+                                             : "a server to make the ledger";
+    struct plim_err why = {0};
+    if (g->options->ledger == NULL || (code == PLIMSOLL_GATE_NO_FILE && os_errno == ENOENT)) {
+        plim__gate_tell(g, "waiting for %s", what);
+    } else if (code != PLIMSOLL_GATE_NO_FILE) {
+        plim__gate_tell(g, "waiting for %s: %s", what, plimsoll_gate_code_text(code));
+    } else if (os_errno == EPERM || os_errno == EACCES) {
+        plim__gate_tell(g, "waiting for %s: it is another user's: run the gate as the server's",
+                        what);
+    } else {
+        plim__err_set_errno(&why, PLIM_E_NOINPUT, os_errno, "waiting for %s", what);
+        plim__gate_tell(g, "%s", why.message);
+    }
 }
 
 /* The ledger that is there, or a new one when the size of the pool is known. Not ready yet is no error. */

@@ -118,8 +118,11 @@ static void check_incidents(struct plim__run *r)
     const char *folder = r->options->incidents;
     int why = folder != NULL && r->options->record != NULL ? unwritable(folder) : 0;
     if (why != 0) {
-        plim__run_tell(r, "a failure will leave no evidence: incidents cannot be kept in %s: %s",
-                       folder, strerror(why));
+        struct plim_err err = {0};
+        plim__err_set_errno(&err, PLIM_E_OS, why,
+                            "a failure will leave no evidence: incidents cannot be kept in %s",
+                            folder);
+        plim__run_tell(r, "%s", err.message);
     }
 }
 
