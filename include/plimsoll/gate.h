@@ -48,7 +48,7 @@ extern "C" {
 #    define PLIMSOLL_GATE_API
 #endif
 
-#define PLIMSOLL_GATE_VERSION   2u  /* of the layout in memory */
+#define PLIMSOLL_GATE_VERSION   3u  /* of the layout in memory */
 #define PLIMSOLL_GATE_GROUPS    8u  /* of layers, at most */
 #define PLIMSOLL_GATE_CLASSES   64u /* class 0 is everybody who is in no other */
 #define PLIMSOLL_GATE_NAME      48u /* bytes of a class's name, with the NUL */

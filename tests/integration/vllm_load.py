@@ -2,6 +2,7 @@
 """A real vLLM server under load: started, asked by the clients of vllm_programs.py, and watched meanwhile, the gate's
 ledger beside the engine's own figures. What the tests and the bench of the gate before vLLM share."""
 
+import http.client
 import json
 import os
 import pathlib
@@ -59,7 +60,7 @@ def free_port():
 
 
 def wait_until_healthy(server, port, log):
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         assert server.poll() is None, log.read_text(errors="replace")[-4000:]
         try:
@@ -74,7 +75,7 @@ def wait_until_healthy(server, port, log):
 def stop(server):
     server.send_signal(signal.SIGTERM)
     try:
-        server.wait(timeout=60)
+        server.wait(timeout=120)
     except subprocess.TimeoutExpired:
         server.kill()
         raise
@@ -99,7 +100,7 @@ def look(port, ledger, since):
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
             used = re.search(r"^vllm:kv_cache_usage_perc\S* (\S+)$", answer.read().decode(), re.MULTILINE)
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return None
     after = ledger.read()
     if not (used and before and after):

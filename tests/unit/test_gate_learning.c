@@ -324,6 +324,73 @@ static unsigned room_for(struct bench *b)
     return n;
 }
 
+/* Answers of a length, one after the other. */
+static void teach(struct bench *b, unsigned n, uint32_t most, uint32_t length, uint32_t outcome)
+{
+    struct plimsoll_gate_request r = {.prompt_tokens = 110, .max_tokens = most};
+    for (unsigned i = 0; i < n; i++) {
+        release(b, ask(b, r).id, length, outcome);
+    }
+}
+
+static void before_any_answer_was_seen_requests_count_with_all_that_they_may_become(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(400);
+    begin(&b, &c);
+    unsigned fresh = room_for(&b);
+    assert_true(fresh * 29 <= 400 && fresh >= 12); /* 460 tokens are 29 blocks */
+    teach(&b, 200, 350, 350, PLIMSOLL_GATE_LENGTH);
+    unsigned proven = room_for(&b);
+    assert_true(proven * 29 <= 400 && proven >= 12); /* nor any more when they do become that */
+    end(&b);
+}
+
+static void each_answer_that_ends_early_makes_room_for_more(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(400);
+    begin(&b, &c);
+    unsigned before = room_for(&b);
+    for (unsigned seen = 2; seen <= 32; seen *= 4) {
+        teach(&b, seen, 350, 20, PLIMSOLL_GATE_STOPPED);
+        unsigned now = room_for(&b);
+        assert_true(now > before);
+        before = now;
+    }
+    assert_true(before > 40 && before * 7 <= 400); /* seven blocks for the prompt alone */
+    end(&b);
+}
+
+static void answers_that_were_cut_short_say_nothing_of_longer_ones(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(400);
+    begin(&b, &c);
+    unsigned fresh = room_for(&b);
+    teach(&b, 500, 40, 40, PLIMSOLL_GATE_LENGTH);
+    assert_true(room_for(&b) <=
+                fresh); /* how many get from 41 tokens to 350 is as open as before */
+    end(&b);
+}
+
+static void a_new_class_begins_with_what_all_others_have_taught(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_class read;
+    begin(&b, &c);
+    teach(&b, 500, 350, 20, PLIMSOLL_GATE_STOPPED);
+    uint32_t late = plimsoll_gate_class(&b.gate, "late", b.now);
+    assert_int_equal(plimsoll_gate_class_read(&b.gate, late, &read, b.now), 0);
+    assert_true(read.output_p50 >= 18 && read.output_p50 <= 22);
+    end(&b);
+}
+
 static void what_little_experience_leaves_open_is_kept_free(void **state)
 {
     (void)state;
@@ -331,7 +398,6 @@ static void what_little_experience_leaves_open_is_kept_free(void **state)
     struct plimsoll_gate_config c = paged(400);
     begin(&b, &c);
     unsigned fresh = room_for(&b);
-    assert_true(fresh >= 400 / 29); /* of at most 29 blocks each */
     for (unsigned i = 0; i < 1000;
          i++) { /* answers of just the lengths that were guessed at the start */
         double q = (i + 0.5) / 1000;
@@ -359,6 +425,10 @@ int main(void)
         cmocka_unit_test(a_request_counts_as_going_on_between_two_reports),
         cmocka_unit_test(an_answer_in_one_piece_begins_when_its_first_token_is_due),
         cmocka_unit_test(answers_in_one_piece_teach_the_pace_where_there_are_no_others),
+        cmocka_unit_test(before_any_answer_was_seen_requests_count_with_all_that_they_may_become),
+        cmocka_unit_test(each_answer_that_ends_early_makes_room_for_more),
+        cmocka_unit_test(answers_that_were_cut_short_say_nothing_of_longer_ones),
+        cmocka_unit_test(a_new_class_begins_with_what_all_others_have_taught),
         cmocka_unit_test(what_little_experience_leaves_open_is_kept_free),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

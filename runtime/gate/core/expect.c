@@ -4,8 +4,9 @@
  * grow with the length. Of the requests that came to a bin, a share ended in it; the rest went on or left for
  * another reason (their client, max_tokens), and is not taken for ended. Observations lose weight: an old
  * one counts half after about 1,400 newer ones. A class borrows 16 requests from everybody's experience,
- * and everybody 16 from a guess: lengths about a mean, with a long tail.
- * Bounded: 1.5 KiB a class. Cost: O(bins) to learn, O(1) to ask.
+ * and everybody 16 from a guess: lengths about a mean, with a long tail. The guess gives the curve a shape; it is no
+ * experience, and what the curve rests on does not count it.
+ * Bounded: 2.5 KiB a class. Cost: O(bins) to learn, O(1) to ask.
  */
 
 #include "ledger.h"
@@ -51,29 +52,54 @@ static double ends_in(const struct gate_lengths *l, unsigned bin)
     return here > 1e-9 ? gate__clamp(1 - next / here, 0, 1) : 1;
 }
 
-static void refresh(struct gate_lengths *l, const struct gate_lengths *all, double mean)
+/* How many came to each bin, and left before it for another reason. */
+static void count(struct gate_lengths *l)
 {
-    double at_risk = 0;
-    float risk[GATE_BINS];
+    double one = l->weight > 0 ? 1 / l->weight : 1;
+    double came = 0;
+    double lost = 0;
     for (unsigned b = GATE_BINS; b-- > 0;) {
-        at_risk += (double)l->ended[b] + l->left[b];
-        risk[b] = (float)at_risk;
+        came += ((double)l->ended[b] + l->left[b]) * one;
+        l->came[b] = (float)came;
     }
-    double scale = l->weight > 0 ? l->weight : 1;
-    double alive = 1;
     for (unsigned b = 0; b < GATE_BINS; b++) {
-        double prior = all ? ends_in(all, b) : guess(b, mean);
-        double ended = l->ended[b] / scale + BORROWED * prior;
-        double came = risk[b] / scale + BORROWED;
-        l->survival[b] = (float)alive;
-        alive *= gate__clamp(1 - ended / came, 0, 1);
+        l->lost[b] = (float)lost;
+        lost += l->left[b] * one;
     }
 }
 
-void gate__lengths_init(struct gate_lengths *l, double mean)
+/* Of the answers of others, a class's own among them, so many that they count as BORROWED. */
+static void borrow(struct gate_lengths *l, const struct gate_lengths *all)
+{
+    double others = gate__clamp((double)all->came[0] - l->came[0], 0, WEIGHT_MAX);
+    double part = others > BORROWED ? BORROWED / others : 1;
+    for (unsigned b = 0; b < GATE_BINS; b++) {
+        l->came[b] += (float)(part * gate__clamp((double)all->came[b] - l->came[b], 0, WEIGHT_MAX));
+        l->lost[b] += (float)(part * gate__clamp((double)all->lost[b] - l->lost[b], 0, WEIGHT_MAX));
+    }
+}
+
+static void refresh(struct gate_lengths *l, const struct gate_lengths *all, double mean)
+{
+    double scale = l->weight > 0 ? l->weight : 1;
+    double alive = 1;
+    count(l);
+    for (unsigned b = 0; b < GATE_BINS; b++) {
+        double prior = all ? ends_in(all, b) : guess(b, mean);
+        double ended = l->ended[b] / scale + BORROWED * prior;
+        double came = l->came[b] + BORROWED;
+        l->survival[b] = (float)alive;
+        alive *= gate__clamp(1 - ended / came, 0, 1);
+    }
+    if (all) {
+        borrow(l, all);
+    }
+}
+
+void gate__lengths_init(struct gate_lengths *l, const struct gate_lengths *all, double mean)
 {
     *l = (struct gate_lengths){.weight = 1};
-    refresh(l, NULL, mean);
+    refresh(l, all, mean);
 }
 
 void gate__lengths_learn(struct gate_lengths *l, const struct gate_lengths *all, double mean,
@@ -95,10 +121,11 @@ void gate__lengths_learn(struct gate_lengths *l, const struct gate_lengths *all,
     }
 }
 
-double gate__lengths_seen(const struct gate_lengths *l)
+double gate__lengths_seen(const struct gate_lengths *l, uint64_t from, uint64_t to)
 {
-    double kept = 1 / (FORGETTING - 1);
-    return BORROWED + ((double)l->n < kept ? (double)l->n : kept);
+    unsigned first = bin_of(from);
+    double left = (double)l->lost[bin_of(to)] - l->lost[first];
+    return gate__clamp(l->came[first] - left, 0, WEIGHT_MAX);
 }
 
 double gate__lengths_alive(const struct gate_lengths *l, uint64_t length)

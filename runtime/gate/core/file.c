@@ -162,7 +162,7 @@ static void fill(struct gate *g, uint64_t now_ns)
                                         .eased_ns = now_ns};
     for (uint32_t i = 0; i < PLIMSOLL_GATE_CLASSES; i++) {
         head->classes[i].weight = 1000;
-        gate__lengths_init(&head->lengths[i], g->config.expected_output);
+        gate__lengths_init(&head->lengths[i], NULL, g->config.expected_output);
     }
 }
 

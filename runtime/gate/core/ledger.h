@@ -14,7 +14,7 @@
  *   horizon   so many output tokens ahead. All requests of a continuous batch get one token a step, so
  *             steps are the clock of the forecast
  *   told      what a request had when it was last heard of. What it has now is likely more: gate__grown()
- *   slope     units that a request that has begun grows by until the second horizon if it lives
+ *   slope     units that a request that has begun grows by in GATE_SLOPE steps if it lives
  *   fixed     units x 16: forecasts are fractions, and sums of whole numbers come out even
  *
  * Everything in a head or slot but magic, version, sizes and configuration is changed under the lock only.
@@ -31,12 +31,14 @@
 #define GATE_KINDS     4u  /* of workspace: plain, pictures, log-probabilities, both */
 #define GATE_SIZES     20u /* of each: powers of two */
 #define GATE_FIXED     16u
+#define GATE_SLOPE     16u
 #define GATE_NONE      UINT32_MAX
 #define GATE_MOMENT    16u /* low bits of a moment that sums leave out, so that a million add up */
 #define GATE_ID_BITS   20u /* of an id: the slot's number; above: how often it was used */
 
-static const uint32_t gate_horizon[GATE_HORIZONS] = {0,   16,  32,  64,   96,   128,  192,  256,
-                                                     384, 512, 768, 1024, 1536, 2048, 4096, 8192};
+/* Near ones close together: all that run grow at once, and who is about to end has not let go yet. */
+static const uint32_t gate_horizon[GATE_HORIZONS] = {0,   4,   8,   16,  32,   64,   128,  192,
+                                                     256, 384, 512, 768, 1024, 2048, 4096, 8192};
 
 enum gate_slot_state {
     GATE_FREE,
@@ -99,7 +101,9 @@ struct gate_lengths {
     float ended[GATE_BINS];
     float left[GATE_BINS];     /* censored: would have gone on */
     float survival[GATE_BINS]; /* share that gets to the bin's first length */
-    double weight;             /* of the next observation */
+    float came[GATE_BINS]; /* answers that came to the bin, the borrowed ones with them; no guess */
+    float lost[GATE_BINS]; /* of them, those that left in an earlier bin */
+    double weight;         /* of the next observation */
     uint64_t n;
 };
 
@@ -269,14 +273,14 @@ void gate__work_cell(const struct gate *g, const struct gate_slot *s, unsigned *
 
 /* ---- expect.c */
 
-/** gate__lengths_init() - as if lengths were spread about `mean` tokens. */
-void gate__lengths_init(struct gate_lengths *l, double mean);
+/** gate__lengths_init() - as everybody's (@all), or as if lengths were spread about `mean` tokens (NULL). */
+void gate__lengths_init(struct gate_lengths *l, const struct gate_lengths *all, double mean);
 /** gate__lengths_learn() - a length; @ended: false: it would have been more. @all: of everybody; NULL: `l` is
  * it. @mean: what lengths are before anything was learned. */
 void gate__lengths_learn(struct gate_lengths *l, const struct gate_lengths *all, double mean,
                          uint32_t length, bool ended);
-/** gate__lengths_seen() - answers that the curve rests on, the borrowed ones with them. */
-double gate__lengths_seen(const struct gate_lengths *l);
+/** gate__lengths_seen() - answers that came to `from` tokens and of which is known whether they came to `to`. */
+double gate__lengths_seen(const struct gate_lengths *l, uint64_t from, uint64_t to);
 /** gate__lengths_alive() - share of requests that get to `length`. From 0 to 1, falling. */
 double gate__lengths_alive(const struct gate_lengths *l, uint64_t length);
 /** gate__lengths_at() - the length that a share `below` of requests does not exceed. */

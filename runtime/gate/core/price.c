@@ -5,8 +5,12 @@
  * The forecast of a request of age a (output tokens) at a horizon x is p u: it is alive with probability
  * p = S(a + x) / S(a), S being what its class has taught, and then holds u units for prompt + a + x tokens.
  * Its variance is p (1 - p) u^2. That is chance, which evens out over many requests. What is not known of S itself does not:
- * from n answers p is known to a deviation of sqrt(p (1 - p) / (n + 1)), the same for all, so these add up as they are (doubt). A request whose most tokens lie between two horizons counts at the later
- * one with the part of the way that it goes. Samples share whole blocks of their prompt, those of a batch nothing.
+ * how far p may be off is the same for all, so these doubts add up as they are. They follow from the number of answers that came to
+ * a and of which is known whether they came to a + x: none before anything was learned, and then each request counts with
+ * all that its max_tokens let it become.
+ * A request whose most tokens lie between two horizons counts at the earlier one with all that it will have, because
+ * others that began with it may end with it, and at the later one with the part of the way that it goes. Samples share whole
+ * blocks of their prompt, those of a batch nothing.
  * Source: blocks as vllm 0.33.0 v1/core/kv_cache_utils.py and v1/kv_cache_interface.py count them.
  */
 
@@ -86,6 +90,15 @@ static double to_units(const struct pricing *p, uint64_t output)
     return together + p->s->samples * each;
 }
 
+/* How far a share `p` may be off that `seen` answers taught: up to where p would lie a margin of deviations below the truth
+ * (the upper end of Wilson's interval, 1927), for each of these deviations. After no answer all may be alive. */
+static double doubt_of(double p, double seen, double margin)
+{
+    double room = seen + margin * margin;
+    double spread = sqrt(seen * p * (1 - p) + margin * margin / 4);
+    return room > 0 ? (margin * (0.5 - p) + spread) / room : 0;
+}
+
 /* At one horizon: `p` is how likely a sample is alive, `off` how far that may be off. */
 static void put(const struct pricing *pr, struct gate_slot *s, unsigned h, uint64_t output,
                 double p, double off)
@@ -130,12 +143,11 @@ void gate__price(const struct gate *g, struct gate_slot *s)
     double end_units = to_units(&p, p.most);
     double peak = now_units > end_units ? now_units : end_units;
     s->peak = (uint32_t)gate__clamp(peak, 0, (double)PLIMSOLL_GATE_UNITS_MAX);
-    uint64_t soon = (uint64_t)s->generated + gate_horizon[1];
+    uint64_t soon = (uint64_t)s->generated + GATE_SLOPE;
     double soon_units = to_units(&p, soon < p.most ? soon : p.most);
     s->slope = soon_units > now_units ? (uint32_t)((soon_units - now_units) * GATE_FIXED) : 0;
     s->expected = 0;
     double now = s->known > 0 ? 1 : gate__lengths_alive(l, s->generated);
-    double seen = gate__lengths_seen(l) * now; /* answers that got so far */
     uint64_t before = s->generated;
     for (unsigned h = 0; h < GATE_HORIZONS; h++) {
         uint64_t at = (uint64_t)s->generated + gate_horizon[h];
@@ -150,10 +162,12 @@ void gate__price(const struct gate *g, struct gate_slot *s)
         }
         if (alive > 0 && h > 0 && s->known == 0) {
             double goes_on = now > 1e-6 ? gate__clamp(gate__lengths_alive(l, at) / now, 0, 1) : 1;
-            off = alive * sqrt(goes_on * (1 - goes_on) / (seen + 1));
+            double seen = gate__lengths_seen(l, s->generated, at);
+            off = alive * doubt_of(goes_on, seen, c->margin);
             alive *= goes_on;
         }
-        put(&p, s, h, at, alive, off);
+        bool ends = h > 0 && h + 1 < GATE_HORIZONS && s->generated + gate_horizon[h + 1] > p.most;
+        put(&p, s, h, ends ? p.most : at, alive, off); /* all that it will have before the next */
     }
 }
 

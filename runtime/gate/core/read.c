@@ -133,6 +133,8 @@ uint32_t plimsoll_gate_class(struct plimsoll_gate *gate, const char *name, uint6
         struct gate_class *c = &g->head->classes[i];
         if (c->name[0] == '\0') {
             memcpy(c->name, key, sizeof key);
+            gate__lengths_init(&g->head->lengths[i], &g->head->lengths[0],
+                               g->config.expected_output);
         }
         found = memcmp(c->name, key, sizeof key) == 0 ? i : 0;
     }

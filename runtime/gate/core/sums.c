@@ -86,7 +86,7 @@ double gate__grown(const struct gate *g)
     }
     double each = (double)(now - sums->told) / sums->begun * (double)(1u << GATE_MOMENT) / 1e9;
     double steps = gate__clamp(each / gate__token_s(g), 0, AHEAD_MAX);
-    return steps / gate_horizon[1] * (double)sums->slope / GATE_FIXED;
+    return steps / GATE_SLOPE * (double)sums->slope / GATE_FIXED;
 }
 
 double gate__held(const struct gate *g)
