@@ -109,15 +109,16 @@ def look(port, ledger, since):
                   (before.held_units + after.held_units) / 2, after.capacity_units)
 
 
-def load(command, env, python, port, log, ledger=None, seconds=30):
+def load(command, env, python, port, log, ledger=None, seconds=30, most=0):
     """The outcome of so many seconds of load on the server that `command` starts. ledger: path, to be watched four times
-    a second."""
+    a second. most: as in vllm_programs.load."""
     with open(log, "wb") as sink:
         server = subprocess.Popen(list(map(str, command)), stdout=sink, stderr=sink, env=env)
     samples, watched = [], None
     try:
         wait_until_healthy(server, port, log)
-        client = subprocess.Popen([python, str(PROGRAMS), "load", f"http://127.0.0.1:{port}", str(CLIENTS), str(seconds)],
+        client = subprocess.Popen([python, str(PROGRAMS), "load", f"http://127.0.0.1:{port}", str(CLIENTS), str(seconds),
+                                   str(most)],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   env={k: v for k, v in env.items() if not k.startswith("LD_")})
         since = time.monotonic()

@@ -63,9 +63,10 @@ def client(url):
     }))
 
 
-def load(url, clients, seconds):
+def load(url, clients, seconds, most="0"):
     """Clients that each send one request after the other, streams and others in turn, and come again when they are told
-    to, after a second when they are told nothing; prints how the requests ended, how long each token of those that were
+    to, after a second when they are told nothing. Answers get as long as was asked for; with `most` each asks for that
+    many tokens, and they end by themselves long before. Prints how the requests ended, how long each token of those that were
     served took (ms; half of them less, all but one in a hundred less), and what the engine counted. A connection is not
     used twice: one that a client keeps while it waits is closed by the server after five seconds, just when many come
     again."""
@@ -83,16 +84,22 @@ def load(url, clients, seconds):
         turn = number
         while time.monotonic() < until:
             turn += 1
-            body = {"model": model, "prompt": "x" * random_of.randint(20, 200), "max_tokens": random_of.randint(50, 350),
-                    "ignore_eos": True, "temperature": 0, "stream": turn % 2 == 0}
+            prompt, length = "x" * random_of.randint(20, 200), random_of.randint(50, 350)
+            body = {"model": model, "prompt": prompt, "temperature": 0, "stream": turn % 2 == 0, **lasting(length)}
             began = time.monotonic()
             end, wait = await ask(session, body)
             ends[end] = ends.get(end, 0) + 1
             if end == "200":
-                paces.append((time.monotonic() - began) * 1000 / body["max_tokens"])
+                paces.append((time.monotonic() - began) * 1000 / length)
             elif wait:
                 waits.append(wait)
                 await asyncio.sleep(min(wait, max(0.0, until - time.monotonic())))
+
+    def lasting(length):
+        """What makes an answer that long. Whatever the model says is a reason to stop when it has said enough."""
+        if not int(most):
+            return {"max_tokens": length, "ignore_eos": True}
+        return {"max_tokens": int(most), "min_tokens": length, "stop_token_ids": said}
 
     async def ask(session, body):
         """How a request ended, in a word, and the seconds that the client is to stay away."""
@@ -106,17 +113,22 @@ def load(url, clients, seconds):
         return str(answer.status), float(answer.headers.get("retry-after", 1)) if answer.status in (429, 503) else 0
 
     async def all_of_them():
-        nonlocal model
+        nonlocal model, said
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300), connector=connector) as session:
             async with session.get(url + "/v1/models") as answer:
                 model = (await answer.json())["data"][0]["id"]
+            if int(most):
+                body = {"model": model, "prompt": "x", "max_tokens": 16, "ignore_eos": True, "temperature": 0,
+                        "return_token_ids": True}
+                async with session.post(url + "/v1/completions", json=body) as answer:
+                    said = sorted(set((await answer.json())["choices"][0]["token_ids"]))
             until = time.monotonic() + float(seconds)
             await asyncio.gather(*(client(session, i, until) for i in range(int(clients))))
             async with session.get(url + "/metrics") as answer:
                 return await answer.text()
 
-    model = ""
+    model, said = "", []
     page = asyncio.run(all_of_them())
 
     def total(name):
