@@ -68,7 +68,7 @@ int plim_err_format(const struct plim_err *err, char *buf, size_t n)
 
 /* Texts come from files, paths and other machines, and go to terminals and logs: control characters (C0, DEL, and C1,
  * which UTF-8 writes as c2 80 to c2 9f) become '?'. */
-static void put(char *out, size_t size, const char *fmt, va_list args)
+PLIM_PRINTF(3, 0) static void put(char *out, size_t size, const char *fmt, va_list args)
 {
     vsnprintf(out, size, fmt, args);
     for (unsigned char *p = (unsigned char *)out; *p; p++) {

@@ -91,7 +91,9 @@ void plim__advise_capacity(struct plim__case *c)
         missing ? plim_amount(missing, PLIM_HOW_COMPUTED) : (struct plim_amount){0};
     bool engine =
         plim__saw(c, PLIM_OOM_MEANS_ENGINE_VLLM) || plim__saw(c, PLIM_OOM_MEANS_ENGINE_SGLANG);
-    if (engine && plim__saw(c, PLIM_OOM_MEANS_AT_LOAD)) {
+    /* Engines build their layers inside `with device:`, and nothing else. */
+    bool loading = plim__saw(c, PLIM_OOM_MEANS_AT_LOAD) || plim__saw(c, PLIM_OOM_MEANS_AT_BUILD);
+    if (engine && loading) {
         plim__advice(
             c,
             "Put fewer bytes of weights on each device: a quantized model, or more devices "

@@ -7,6 +7,29 @@
 
 #include "diagnose/message_internal.h"
 
+/* nvidia-smi was pasted along and shows a full device. */
+static bool pasted_full(struct plim__case *c)
+{
+    struct plim_amount used = plim__field(c, PLIM_OOM_SMI_USED),
+                       total = plim__field(c, PLIM_OOM_SMI_TOTAL);
+    if (!plim_known(used) || !plim_known(total) || used.bytes > total.bytes ||
+        used.bytes < total.bytes / 10 * 9) {
+        return false;
+    }
+    plim__verdict(c, PLIM_CLASS_EXTERNAL, PLIM_SUBCLASS_OTHER_PROCESS, 0.55,
+                  plim__say(c,
+                            "nvidia-smi shows a device with %s of %s in use. Unless this program "
+                            "was running when it was called, somebody else has that.",
+                            plim__size(c, used.bytes), plim__size(c, total.bytes)));
+    plim__evidence_amount(c, used,
+                          plim__say(c, "nvidia-smi: %s of %s.", plim__size(c, used.bytes),
+                                    plim__size(c, total.bytes)));
+    plim__advise_external(c);
+    plim__unknown(c, "whether the program uses that very device, and what is on it before the "
+                     "start: CUDA_VISIBLE_DEVICES, `nvidia-smi`");
+    return true;
+}
+
 void plim__judge_driver(struct plim__case *c)
 {
     if (plim__saw(c, PLIM_OOM_MEANS_AT_PIN)) {
@@ -52,6 +75,9 @@ void plim__judge_driver(struct plim__case *c)
                            ? "It failed while CUDA graphs were captured."
                            : "The KV cache had been sized before.");
         plim__advise_engine(c);
+        return;
+    }
+    if (pasted_full(c)) {
         return;
     }
     plim__verdict(

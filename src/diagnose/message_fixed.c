@@ -268,7 +268,9 @@ static const struct fixed table[] = {
      "runs out.",
      "Confirm it: `dmesg -T | grep -i -E 'oom|killed process'`, `journalctl -k`",
      "SIGKILL leaves no message of the program; the kernel's log says who was killed and why.",
-     "Reduce host memory: fewer workers and ranks loading at once, mmap, no optimizer offload",
+     "Reduce host memory: fewer workers and ranks loading at once, mmap, no optimizer offload; "
+     "when "
+     "compiling, fewer jobs (MAX_JOBS=2)",
      "Each process holds its own copy while it loads.", NULL},
     {FIXED(HOST_OOM_KILLER, HOST_MEMORY, PROCESS_KILLED, 0.95),
      "The host ran out of memory, and the system's out-of-memory killer ended a process. The "

@@ -294,8 +294,8 @@ static bool test_engine(struct plim__case *c)
     bool pool = plim__saw(c, PLIM_OOM_MEANS_ENGINE_KV);
     bool engine =
         plim__saw(c, PLIM_OOM_MEANS_ENGINE_VLLM) || plim__saw(c, PLIM_OOM_MEANS_ENGINE_SGLANG);
-    bool early = plim__saw(c, PLIM_OOM_MEANS_AT_LOAD) || plim__saw(c, PLIM_OOM_MEANS_AT_PROFILE) ||
-                 plim__saw(c, PLIM_OOM_MEANS_VLLM_LOAD);
+    bool early = plim__saw(c, PLIM_OOM_MEANS_AT_LOAD) || plim__saw(c, PLIM_OOM_MEANS_AT_BUILD) ||
+                 plim__saw(c, PLIM_OOM_MEANS_AT_PROFILE) || plim__saw(c, PLIM_OOM_MEANS_VLLM_LOAD);
     bool neighbours =
         plim_known(b->total) &&
         ((plim_known(b->listed) && b->listed.bytes > percent(b->total.bytes, OTHERS_SHARE)) ||

@@ -202,6 +202,7 @@ enum plim_oom_role {
     X(CUMEM_INVALID, 35)                                                                           \
     /* Circumstances. */                                                                           \
     X(AT_LOAD, 0)                                                                                  \
+    X(AT_BUILD, 0)                                                                                 \
     X(AT_PROFILE, 0)                                                                               \
     X(AT_CAPTURE, 0)                                                                               \
     X(AT_PIN, 0)                                                                                   \
