@@ -77,7 +77,7 @@ STAGES = [
     Stage("build-tsan", [setup("build-tsan", THREADS), f"ninja -C build-tsan -j {JOBS}"]),
     Stage("tests-tsan", [tests("build-tsan", "threads")], needs=["build-tsan"], tests="build-tsan"),
     Stage("coverage", ["tools/coverage.sh 85"], tools=["gcovr"]),
-    Stage("fuzz", [f"tools/fuzz.sh {FUZZ_SECONDS}"], tools=["clang-14"]),
+    Stage("fuzz", [f"PLIMSOLL_FUZZ_SEED=1 tools/fuzz.sh {FUZZ_SECONDS}"], tools=["clang-14"]),
     Stage("tidy", ["tools/lint.sh tidy"], needs=["build"], tools=["clang-tidy-16"]),
     Stage("cppcheck", ["tools/lint.sh cppcheck"], needs=["build"], tools=["cppcheck"]),
 ]

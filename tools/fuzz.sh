@@ -3,6 +3,7 @@
 #
 # Builds with clang and libFuzzer in build-fuzz/, starts from the committed corpus (tests/fuzz/corpus/NAME),
 # keeps what it finds new in build-fuzz/corpus/NAME, and leaves inputs that crash in build-fuzz/crashes/.
+# PLIMSOLL_FUZZ_SEED: a number with which each run tries the same inputs, for as far as it comes; 0: other ones each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
@@ -26,7 +27,7 @@ for target in "${targets[@]}"; do
     dict=()
     [[ -f tests/fuzz/$name.dict ]] && dict=(-dict="tests/fuzz/$name.dict")
     echo "fuzz: $target for $seconds s"
-    "build-fuzz/tests/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    "build-fuzz/tests/fuzz/$target" -max_total_time="$seconds" -seed="${PLIMSOLL_FUZZ_SEED:-0}" -timeout=60 -rss_limit_mb=2048 \
         -print_final_stats=1 -verbosity=0 -artifact_prefix=build-fuzz/crashes/ "${dict[@]}" \
         "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name"
 done
