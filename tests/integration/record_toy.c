@@ -7,8 +7,8 @@
  *     record_toy write FILE N [NANOSECONDS]    N events (0: without end, and without waiting for a full ring) with a
  *                                              pause between them; FILE holds the number of those published
  *     record_toy chain FILE N TIMES            N events, each read before it becomes the same program again by exec
- *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment, in
- *                                              turns after its birth and after its first event
+ *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment, of
+ *                                              every eighth one counted from its first event
  *     record_toy cuda N PARALLEL SEED          the same with processes that allocate on the device, which is simulated
  */
 
@@ -166,11 +166,11 @@ static bool reader_is_behind(void)
     return n > MOST_FILES;
 }
 
-/* A random moment after its birth, or, for every other one, after its first event: however slow
- * the machine is, some die before they have begun and some in the middle of their work. */
+/* A random moment after its birth, or, for every eighth one, after its first event: however slow
+ * the machine is, so many die in the middle of their work. */
 static uint64_t death_of(uint64_t i, unsigned slot)
 {
-    bool not_yet = i % 2 == 1 && !atomic_load(&begun[slot]);
+    bool not_yet = i % 8 == 7 && !atomic_load(&begun[slot]);
     return not_yet ? 0 : now_ns() + next_random() % (KILL_WITHIN_US * UINT64_C(1000));
 }
 
