@@ -23,6 +23,8 @@ against its schema in docs/schema.
     run_cases.py --refresh FILE...  write what the program says into the exact blocks; read the diff!
 """
 
+import atexit
+import functools
 import json
 import os
 import pathlib
@@ -102,10 +104,22 @@ def unparse(items):
     return "\n".join(out) + "\n"
 
 
+@functools.cache
+def plain_root():
+    """The source tree by a path without spaces: cases do not quote $DATA."""
+    if not re.search(r"\s", str(plimtest.ROOT)):
+        return plimtest.ROOT
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    link = pathlib.Path(folder.name) / "plimsoll"
+    link.symlink_to(plimtest.ROOT)
+    return link
+
+
 def run_case(case):
     script = "\n".join(case.commands)
     with tempfile.TemporaryDirectory() as folder:
-        env = plimtest.clean_environment(folder, DATA=str(TESTS / "data"), SRC=str(plimtest.ROOT))
+        env = plimtest.clean_environment(folder, DATA=str(plain_root() / "tests" / "data"), SRC=str(plain_root()))
         return subprocess.run(["sh", "-c", script], stdin=subprocess.DEVNULL, capture_output=True, cwd=folder,
                               env=env, timeout=300, check=False)
 

@@ -30,11 +30,13 @@ class DoctorTest(unittest.TestCase):
         program.chmod(0o755)
         return f"{self.folder.name}:/usr/bin:/bin"
 
-    def doctor(self, *args, code=0, **env):
+    def doctor(self, *args, **env):
+        """The checks by their ids. What is said of the host is the host's own: it may warn, as of a small /dev/shm."""
         env.setdefault("LD_LIBRARY_PATH", "")  # the test runner has the fakes on it
         result = plimtest.run("doctor", "--format", "json", *args, **env)
-        self.assertEqual(result.returncode, code, result.stderr)
         document = json.loads(result.stdout)
+        warned = any(c["status"] == "warn" for c in document["checks"])
+        self.assertEqual(result.returncode, 1 if warned and "--check" in args else 0, result.stderr)
         self.assertEqual(plimtest.schema_complaints(document), [])
         checks = {}
         for check in document["checks"]:
@@ -43,7 +45,7 @@ class DoctorTest(unittest.TestCase):
             self.assertEqual(count, sum(c["status"] == status for c in document["checks"]))
         return checks
 
-    def test_without_a_gpu_it_says_so_and_exits_with_0(self):
+    def test_without_a_gpu_it_says_so(self):
         """without a GPU it says what is missing, and that is not an error"""
         checks = self.doctor("--check", LD_LIBRARY_PATH="", PATH=self.python())
         if checks["gpu.nvml"][0]["status"] == "ok":
@@ -71,12 +73,13 @@ class DoctorTest(unittest.TestCase):
 
     def test_a_lost_device_is_a_warning(self):
         """a device that does not answer is a warning"""
-        checks = self.doctor("--check", code=1, LD_LIBRARY_PATH=FAKES, FAKE_NVML_GPUS="3", PATH=self.python())
+        checks = self.doctor("--check", LD_LIBRARY_PATH=FAKES, FAKE_NVML_GPUS="3", PATH=self.python())
         self.assertEqual([c["status"] for c in checks["gpu.device"]], ["ok", "ok", "warn"])
 
     def test_a_driver_that_does_not_start_says_why(self):
         """a driver that does not start is a warning with the reason and the remedy"""
-        checks = self.doctor("--check", code=1, LD_LIBRARY_PATH=FAKES, FAKE_NVML_INIT="18", PATH=self.python())
+        checks = self.doctor("--check", LD_LIBRARY_PATH=FAKES, FAKE_NVML_INIT="18", PATH=self.python())
+        self.assertEqual(checks["gpu.nvml"][0]["status"], "warn")
         self.assertIn("mismatch", checks["gpu.nvml"][0]["detail"])
         self.assertIn("reboot", checks["gpu.nvml"][0]["advice"])
 
