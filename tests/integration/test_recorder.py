@@ -38,8 +38,8 @@ class Session:
         self.dir = tempfile.mkdtemp(prefix="plimsoll-recorder-", dir=shm)
         self.mode = mode
         self.env = dict(os.environ)
-        self.env["LD_PRELOAD"] = str(BUILD / "runtime" / "recorder" / "libplimsoll_record.so")
-        self.env["LD_LIBRARY_PATH"] = f"{BUILD}/runtime/simgpu/shells:{TOYS}"
+        self.env["LD_PRELOAD"] = "libplimsoll_record.so"  # a path in it may have no space
+        self.env["LD_LIBRARY_PATH"] = f"{BUILD}/runtime/recorder:{BUILD}/runtime/simgpu/shells:{TOYS}"
         self.env["PLIMSOLL_RECORD_DIR"] = self.dir
         self.env["PLIMSOLL_SIM_GPU"] = "24GiB*2"
         self.env.update(settings)
