@@ -133,7 +133,7 @@ class TraceTest(RecordCase):
 
     def test_children_that_outlive_the_command(self):
         """a process that goes on is let go, and said; with --follow it is recorded to its end"""
-        script = f"{TOY} write count 0 1000000 >/dev/null 2>&1 & echo $!; while [ ! -s count ]; do sleep 0.01; done"
+        script = f"'{TOY}' write count 0 1000000 >/dev/null 2>&1 & echo $!; while [ ! -s count ]; do sleep 0.01; done"
         code, out, err = self.run_it("--", "sh", "-c", script, stdout=subprocess.PIPE)
         child = int(out.split()[0])
         self.addCleanup(lambda: os.kill(child, signal.SIGKILL))
@@ -141,7 +141,7 @@ class TraceTest(RecordCase):
         self.assertIn("1 processes go on", err)
         self.assertEqual(self.check()["sealed"], 1)
         os.kill(child, 0)
-        script = f"(sleep 0.3; exec {TOY} write count2 3000 100000) >/dev/null 2>&1 & exit 5"
+        script = f"(sleep 0.3; exec '{TOY}' write count2 3000 100000) >/dev/null 2>&1 & exit 5"
         code, _, err = self.run_it("--follow", "-o", "b.plt", "--", "sh", "-c", script)
         self.assertEqual(code, 5)
         self.assertGreaterEqual(self.check("b.plt")["events"], 3000)
@@ -192,7 +192,7 @@ class KillTest(RecordCase):
     def test_kill_of_recorded_processes(self):
         """kill -9 of recorded processes at random moments: every published event is in the trace"""
         (self.folder / "toys").mkdir()
-        process = self.start("--", "sh", "-c", f'echo "$PLIMSOLL_RECORD_DIR" && exec {TOY} kill toys {KILLS} 8 7')
+        process = self.start("--", "sh", "-c", f"echo $PLIMSOLL_RECORD_DIR && exec '{TOY}' kill toys {KILLS} 8 7")
         session = pathlib.Path(process.stdout.readline().decode().strip())
         most = self.most_files(process, session)
         out, err = process.communicate(timeout=plimtest.PATIENCE)
@@ -247,7 +247,7 @@ class KillTest(RecordCase):
         """Start a recording, kill it after `delay`; the program goes on, and the trace is good up to then."""
         trace, count = f"{number}.plt", self.folder / f"count-{number}"
         process = self.start("-q", "-o", trace, "--", "sh", "-c",
-                             f"echo $$; exec {TOY} write count-{number} 0 20000", stderr=subprocess.DEVNULL)
+                             f"echo $$; exec '{TOY}' write count-{number} 0 20000", stderr=subprocess.DEVNULL)
         toy = process.stdout.readline()
         time.sleep(delay)  # the moment is the point of the test
         process.kill()
