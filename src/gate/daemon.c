@@ -39,11 +39,10 @@ static const struct plim_http_route routes[] = {
     {"GET", "/metrics", plim__gate_scrape, 0, 0},
     {"GET", "/healthz", plim__gate_healthz, PLIM_HTTP_OPEN, 0},
     {"GET", "/readyz", plim__gate_readyz, PLIM_HTTP_OPEN, 0},
-    {"GET", "/authz", plim__gate_authz, 0, 0},
-    {"POST", "/authz", plim__gate_authz, 0, AUTHZ_LIMIT},
-    {"POST", "/authz/{}", plim__gate_authz, 0, AUTHZ_LIMIT}, /* Envoy adds the request's own path */
-    {"POST", "/authz/v1/{}", plim__gate_authz, 0, AUTHZ_LIMIT},
-    {"POST", "/authz/v1/{}/{}", plim__gate_authz, 0, AUTHZ_LIMIT},
+    {"GET", "/authz", plim__gate_authz, PLIM_HTTP_ANY_HOST, 0},
+    {"POST", "/authz", plim__gate_authz, PLIM_HTTP_ANY_HOST, AUTHZ_LIMIT},
+    /* Envoy asks with the request's own method, path and host. */
+    {"*", "/authz/{...}", plim__gate_authz, PLIM_HTTP_ANY_HOST, AUTHZ_LIMIT},
 };
 
 void plim__gate_tell(const struct plim__gate *g, const char *fmt, ...)

@@ -270,7 +270,7 @@ unsigned plim__auth_refuses(const struct plim__exchange *ex, const char **why, c
     unsigned flags = ex->route->flags;
     *hint = "ask by a Unix socket, or send the token of --token-file as Authorization: Bearer (on "
             "a dashboard: log in)";
-    if (!r->known && r->local && !host_is_ours(ex)) {
+    if (!r->known && r->local && !(flags & PLIM_HTTP_ANY_HOST) && !host_is_ours(ex)) {
         *why = "this name is not one of this server's";
         *hint = "ask for 127.0.0.1 or localhost, or allow the name";
         return MHD_HTTP_FORBIDDEN;

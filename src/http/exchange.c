@@ -126,7 +126,7 @@ static const struct plim_http_route *find(const struct plim_http_route *routes, 
             continue;
         }
         *path_known = true;
-        if (strcmp(routes[i].method, r->method) == 0) {
+        if (routes[i].method[0] == '*' || strcmp(routes[i].method, r->method) == 0) {
             return &routes[i];
         }
     }

@@ -132,10 +132,13 @@ typedef enum plim_status (*plim_http_handler)(void *self, const struct plim_http
 #define PLIM_HTTP_MUTATES 2u
 #define PLIM_HTTP_SLOW    4u /* may take longer than a millisecond */
 #define PLIM_HTTP_LONG    8u /* may take seconds: a program is run, another machine is asked */
+#define PLIM_HTTP_ANY_HOST                                                                         \
+    16u /* asked by a proxy on this machine, with the name that its client asked for */
 
 struct plim_http_route {
-    const char *method; /* "GET" (answers HEAD too), "POST" */
-    const char *path;   /* "/api/v1/incidents/{}/report": {} is one segment, not empty */
+    const char *method; /* "GET" (answers HEAD too), "POST"; "*": any */
+    const char *
+        path; /* "/api/v1/incidents/{}/report": {} is one segment, not empty; "{...}" at the end: all others, not none */
     plim_http_handler handle;
     unsigned flags;
     size_t body_limit; /* bytes */

@@ -230,6 +230,9 @@ bool plim_http_match(const char *pattern, struct plim_str path, struct plim_str 
     struct plim_str rest = plim_str_from(pattern);
     *n = 0;
     while (rest.n > 0) {
+        if (plim_str_starts(rest, PLIM_STR("{...}"))) {
+            return path.n > 0;
+        }
         if (plim_str_starts(rest, PLIM_STR("{}"))) {
             size_t k = 0;
             while (k < path.n && path.p[k] != '/') {

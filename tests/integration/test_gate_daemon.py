@@ -356,7 +356,7 @@ class Engines(Daemon):
                 self.assertEqual(file.read(), "precious\n")
 
     def test_who_cannot_judge_says_so_alike_in_type_and_code(self):
-        gate = self.start("--engine-url", f"127.0.0.1:{free_port()}")
+        gate = self.start("--engine-url", f"127.0.0.1:{plimtest.free_port()}")
         status, told, _ = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 10})
         self.assertEqual((status, told["error"]["type"], told["error"]["code"]), (503, "service_unavailable", "service_unavailable"))
 
@@ -451,7 +451,7 @@ class Proxies(Daemon):
         engine = Engine(blocks=101)
         self.addCleanup(engine.server_close)
         self.addCleanup(engine.shutdown)
-        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048)
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048, "--authz-lease", "1s")
         self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
         site = (plimtest.ROOT / "deploy" / "nginx" / "plimsoll-gate.conf").read_text()
         site = site.replace("127.0.0.1:8000", f"127.0.0.1:{engine.port}").replace("127.0.0.1:9755", f"127.0.0.1:{gate.port}")
@@ -474,14 +474,19 @@ class Proxies(Daemon):
         self.until(listens)
         self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20, "max_tokens": 10})[:2], (200, {"ok": True}))
         self.assertEqual(engine.served, 1)
-        status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 5000})
+        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1]["live"] == 0)
+        # By bytes alone this would be too long: a guess, so the engine judges it.
+        self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 1100})[:2], (200, {"ok": True}))
+        self.assertEqual(engine.served, 2)
+        status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word"}, {"X-Plimsoll-Prompt-Tokens": "5000"})
         self.assertEqual((status, told["error"]["type"], headers["x-plimsoll-reason"]), (400, "invalid_request_error", "too_long"))
         engine.usage = 1.0
         self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1].get("used_units") == 100)
         status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20})
         self.assertEqual((status, told["error"]["code"]), (429, "rate_limit_exceeded"))
         self.assertTrue(1 <= int(headers["retry-after"]) <= 60)
-        self.assertEqual(engine.served, 1)
+        self.assertEqual(engine.served, 2)
+        self.assertEqual(self.ask(front, "GET", "/v1/models")[0], 200)  # asks for no tokens, and is none of the gate's
 
     def test_envoy_s_questions_are_answered_with_the_status_that_the_client_gets(self):
         gate = self.start("--capacity-tokens", 1600, "--max-length", 2048, "--authz-lease", "1s")
@@ -492,6 +497,15 @@ class Proxies(Daemon):
         self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1]["live"] == 0)  # for no longer than their lease
         state = self.ask(gate.port, "GET", "/v1/pressure")[1]
         self.assertEqual((state["admitted"], state["expired"]), (3, 3))
+        # Envoy asks with the host, method and path of the request. Only a POST can be for tokens.
+        host = {"Host": "api.example.org"}
+        for method, path in (("GET", "/authz/v1/models"), ("GET", "/authz/health"), ("OPTIONS", "/authz/v1/chat/completions"),
+                             ("DELETE", "/authz/v1/files/5"), ("HEAD", "/authz/a/b/c/d/e")):
+            self.assertEqual(self.ask(gate.port, method, path, headers=host)[0], 200, (method, path))
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["admitted"], 3)
+        self.assertEqual(self.ask(gate.port, "POST", "/authz/v1/chat/completions", b"{}", host)[0], 200)
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure", headers=host)[0], 403)  # what shows something does not
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["admitted"], 4)
         status, told, said = self.ask(gate.port, "GET", "/authz", headers={"X-Plimsoll-Prompt-Tokens": "3000"})
         self.assertEqual((status, told["error"]["code"]), (400, "context_length_exceeded"))
         text = (plimtest.ROOT / "deploy" / "envoy" / "ext_authz.yaml").read_text()

@@ -181,6 +181,10 @@ static void patterns_take_whole_segments(void **state)
     assert_int_equal(n, 2);
     assert_true(plim_str_eq(p[0], text("x")) && plim_str_eq(p[1], text("y")));
     assert_false(plim_http_match("/a/{}", text("/a/"), p, &n));
+    assert_true(plim_http_match("/a/{...}", text("/a/x"), p, &n));
+    assert_true(plim_http_match("/a/{...}", text("/a/x/y/z/"), p, &n));
+    assert_false(plim_http_match("/a/{...}", text("/a/"), p, &n));
+    assert_false(plim_http_match("/a/{...}", text("/b/x"), p, &n));
     assert_false(plim_http_match("/a/{}", text("/a/x/"), p, &n));
     assert_false(plim_http_match("/a", text("/ab"), p, &n));
     assert_false(plim_http_match("/ab", text("/a"), p, &n));
