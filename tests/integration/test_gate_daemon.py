@@ -451,7 +451,7 @@ class Proxies(Daemon):
         engine = Engine(blocks=101)
         self.addCleanup(engine.server_close)
         self.addCleanup(engine.shutdown)
-        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048, "--authz-lease", "1s")
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048, "--authz-lease", "10m")
         self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
         site = (plimtest.ROOT / "deploy" / "nginx" / "plimsoll-gate.conf").read_text()
         site = site.replace("127.0.0.1:8000", f"127.0.0.1:{engine.port}").replace("127.0.0.1:9755", f"127.0.0.1:{gate.port}")
@@ -472,12 +472,9 @@ class Proxies(Daemon):
                 return s.connect_ex(("127.0.0.1", front)) == 0
 
         self.until(listens)
-        self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20, "max_tokens": 10})[:2], (200, {"ok": True}))
-        self.assertEqual(engine.served, 1)
-        self.until(lambda: self.ask(gate.port, "GET", "/v1/pressure")[1]["live"] == 0)
-        # By bytes alone this would be too long: a guess, so the engine judges it.
+        # By its bytes alone it is too long: a guess, so the engine judges it.
         self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 1100})[:2], (200, {"ok": True}))
-        self.assertEqual(engine.served, 2)
+        self.assertEqual(engine.served, 1)
         status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word"}, {"X-Plimsoll-Prompt-Tokens": "5000"})
         self.assertEqual((status, told["error"]["type"], headers["x-plimsoll-reason"]), (400, "invalid_request_error", "too_long"))
         engine.usage = 1.0
@@ -485,7 +482,7 @@ class Proxies(Daemon):
         status, told, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 20})
         self.assertEqual((status, told["error"]["code"]), (429, "rate_limit_exceeded"))
         self.assertTrue(1 <= int(headers["retry-after"]) <= 60)
-        self.assertEqual(engine.served, 2)
+        self.assertEqual(engine.served, 1)
         self.assertEqual(self.ask(front, "GET", "/v1/models")[0], 200)  # asks for no tokens, and is none of the gate's
 
     def test_envoy_s_questions_are_answered_with_the_status_that_the_client_gets(self):
