@@ -108,9 +108,12 @@ class Attachment:
 
     def recorder(self) -> str:
         """Who records the history now: attach, program, none. A PyTorch that does not say whether one is recorded
-        counts as one that does not."""
+        counts as one that does not, and so does an allocator that has none and refuses the question."""
         enabled = getattr(self.torch._C, "_cuda_isHistoryEnabled", None)
-        return "program" if self.history == "none" and enabled is not None and enabled() else self.history
+        try:
+            return "program" if self.history == "none" and enabled is not None and enabled() else self.history
+        except RuntimeError:
+            return "none"
 
     def record(self) -> None:
         core = self.torch._C

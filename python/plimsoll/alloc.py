@@ -383,11 +383,13 @@ def main(argv: Sequence[str]) -> int:
     """python -m plimsoll.alloc [-m MODULE | SCRIPT] ARGS: run a program with the allocator installed."""
     import runpy
 
-    if not argv or argv[0] in ("-h", "--help"):
+    asked = bool(argv) and argv[0] in ("-h", "--help")
+    if asked or not argv or argv[0].startswith("-") and (argv[0] != "-m" or len(argv) == 1):
         print("usage: python -m plimsoll.alloc [-m MODULE | SCRIPT] [ARG...]\n"
               "Runs a program with Plimsoll's allocator for its device memory. Settings: PLIMSOLL_ALLOC_MODE\n"
-              "(stitch, hybrid, pool, plan), _SIZES, _PLAN, _PAGE_MB, _SLACK, _LIMIT_MB.")
-        return 0 if argv else 64
+              "(stitch, hybrid, pool, plan), _SIZES, _PLAN, _PAGE_MB, _SLACK, _LIMIT_MB.",
+              file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 64
     install()
     if argv[0] == "-m" and len(argv) > 1:
         sys.argv = list(argv[1:])
