@@ -233,10 +233,10 @@ def use(device: Device = None) -> Any:
 @contextlib.contextmanager
 def _inside(torch: Any, device: int) -> Iterator[None]:
     key = (device, _thread.tag)
-    if key not in _pools:
+    pool = _pools.get(key)
+    if pool is None:
         with torch.cuda.device(device):  # a pool serves the device that is current when it is made
-            _pools[key] = torch.cuda.MemPool(_provider[0].allocator())
-    pool = _pools[key]
+            pool = _pools.setdefault(key, torch.cuda.MemPool(_provider[0].allocator()))
     if _thread.pools and _thread.pools[-1] is pool:
         yield
         return

@@ -237,10 +237,10 @@ class WithTorchTest(DryrunCase):
         ours = {"PYTHONPATH": str(build / "python"),
                 "PLIMSOLL_ALLOC_LIBRARY": str(build / "runtime" / "allocator" / "libplimsoll_alloc.so")}
         programs = str(HERE / "programs.py")
-        out = self.json("--gpu", "24GiB", "--", self.python, "-m", "plimsoll.alloc", programs, "train", **ours)
+        out = self.json("--gpu", "24GiB", "--", self.python, "-m", "plimsoll.alloc", programs, "leak", "200", "10",
+                        **ours)
         run = out["runs"][0]
-        self.assertEqual(run["outcome"], "fits")
-        self.assertGreater(run["peak"]["allocated_bytes"], 0)
+        self.assertEqual((run["outcome"], run["peak"]["allocated_bytes"]), ("fits", 10 * 200 * MIB))
         self.assertEqual(run["peak"]["device_bytes"], run["peak"]["reserved_bytes"] + run["context_bytes"])
         self.assertGreater(out["ledger"]["total"]["bytes"], 0)
         small = ["--gpu", "4GiB", "--context", "256MiB", "--external", "1GiB"]
