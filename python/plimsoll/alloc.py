@@ -259,8 +259,8 @@ def empty_cache() -> None:
 
 @contextlib.contextmanager
 def tag(name: str) -> Iterator[None]:
-    """What this thread allocates inside carries the tag: pause() and resume() name it. Tagged memory is shared with
-    nothing else. In a process that allocates by use(), enter use() inside: it has a pool for each tag.
+    """What this thread allocates inside carries the tag: pause() and resume() name it. No page of it is shared with
+    anything else while it lives. In a process that allocates by use(), enter use() inside: it has a pool for each tag.
     Inside install() nothing else is needed. Errors: plimsoll.Unsupported."""
     before = _thread.tag, _library().plimsoll_alloc_tag(_tags.setdefault(name, len(_tags) + 1))
     _thread.tag = name
