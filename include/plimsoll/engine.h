@@ -25,7 +25,8 @@
  * programs (runtime/allocator/plugin.c) and as the model that replays traces (src/alloc/moving.c).
  * Threads: one at a time for an engine; the caller locks. No call into libc's heap: memory for the
  * records comes from mmap, and nothing is mapped on the path of a request that finds a free run.
- * Cost: O(1) for such a request and for a free; otherwise a few driver calls and O(free runs).
+ * Cost: O(1) for such a request and for a free, whatever is live and free, and one question for each other
+ * stream for which freed blocks wait; otherwise a few driver calls and O(free runs of a page and more).
  * Limits: 2^32 - 2 blocks, 16,383 arenas.
  * Sources: cuMem* contracts of the CUDA 13.0 driver API; the idea of remapping instead of returning pages
  * is GMLake's (Guo et al., ASPLOS 2024); measured against alternatives in docs/design/moving-allocator.md.
@@ -124,6 +125,7 @@ struct plim_engine_stats {
     uint64_t waits;             /* fences waited for */
     uint64_t failures;          /* requests that were not served */
     uint64_t arenas;
+    uint64_t looked; /* records that searches passed so far: the work of requests, for tests */
     /* With a seating, requests so far: at their place; as planned, but the place was not free; not as
      * planned, or before it was clear where in the period the program is. */
     uint64_t placed, displaced, astray;
@@ -181,7 +183,8 @@ enum plim_engine_code plim_engine_alloc(struct plim_engine *e, uint64_t size, ui
  * wait until a later request. Returns PLIM_ENGINE_OK or PLIM_ENGINE_UNKNOWN. */
 enum plim_engine_code plim_engine_free(struct plim_engine *e, uint64_t addr, unsigned flags);
 
-/** plim_engine_record_stream() - the block is used on that stream too. */
+/** plim_engine_record_stream() - the block is used on that stream too. PLIM_ENGINE_UNKNOWN; PLIM_ENGINE_NO_HOST:
+ * it cannot be written down, and the block will not be used again once it is freed. Cost: O(streams of the block). */
 enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t addr,
                                                 uint64_t stream);
 

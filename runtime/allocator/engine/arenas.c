@@ -177,7 +177,7 @@ void plim__mv_arena_close(struct plim_engine *e, struct arena *a)
     if (!a->paused) {
         plim__mv_each_page(e, a, a->base + a->size, plim__mv_page_drop);
     }
-    for (uint32_t k = a->fence.next - a->fence.n; k != a->fence.next; k++) {
+    for (uint64_t k = fences_done(a); k != a->fence.next; k++) {
         d->forget(e->config.ctx, a->fence.event[k % FENCES]);
     }
     d->unreserve(e->config.ctx, a->base, a->size);

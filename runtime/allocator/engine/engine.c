@@ -8,12 +8,11 @@
 
 #define MIB          (UINT64_C(1) << 20)
 #define BLOCK_ROOM   (UINT64_C(1) << 26)
-#define USE_ROOM     (UINT64_C(1) << 20)
+#define USE_ROOM     (UINT64_C(1) << 24)
 #define AIM          128
 #define LARGEST_PAGE (32 * MIB) /* that is chosen by itself */
 #define DEVICE_PAGES 1024       /* of the longest, that a device should hold at least */
 #define FLOOR_SHARE  256        /* of the device that reserved may always exceed live by */
-#define BUSY         8          /* streams that are remembered as not done */
 #define ROOM_PAGES   768        /* pages that the room left on the device should make at least */
 
 /* ---- life ----------------------------------------------------------------------------------------- */
@@ -79,8 +78,10 @@ void plim_engine_delete(struct plim_engine *e)
     if (!e) {
         return;
     }
-    for (uint32_t i = e->pending; i; i = use_at(e, i)->next) {
-        e->config.driver->forget(e->config.ctx, use_at(e, i)->what);
+    for (uint32_t q = e->pending; q; q = use_at(e, q)->next) {
+        for (uint32_t i = use_at(e, q)->block; i; i = use_at(e, i)->next) {
+            e->config.driver->forget(e->config.ctx, use_at(e, i)->what);
+        }
     }
     for (uint32_t i = 1; i < e->arenas.n; i++) {
         plim__mv_arena_close(e, arena_at(e, i));
@@ -105,7 +106,7 @@ uint64_t plim__mv_page_for(const struct plim_engine *e, const struct arena_key *
         return e->config.large_page;
     }
     uint64_t live = e->stats.live + size;
-    live = live > e->stats.peak_live ? live : e->stats.peak_live;
+    live = live > e->highest_live ? live : e->highest_live;
     live = live > key->height ? live : key->height;
     uint64_t most = e->cap < e->config.total ? e->cap : e->config.total;
     uint64_t room = most > e->stats.reserved ? most - e->stats.reserved : 0;
@@ -129,42 +130,68 @@ static void give(struct plim_engine *e, struct arena *a, uint32_t i)
     plim__mv_block_free(e, a, i, a->fence.next);
 }
 
-/* The event behind which the frees of this round lie on a stream; 0: none can be had. Rounds begin behind `since`. */
-static uint32_t batch_of(struct plim_engine *e, uint64_t stream, uint32_t since)
+/* A stream's queue of batches; 0: it has none. */
+static uint32_t queue_of(struct plim_engine *e, uint64_t stream)
 {
-    for (uint32_t i = since ? use_at(e, since)->next : e->pending; i; i = use_at(e, i)->next) {
-        if (use_at(e, i)->stream == stream) {
-            return i;
-        }
+    uint32_t q = e->pending;
+    for (; q && use_at(e, q)->stream != stream; q = use_at(e, q)->next) {
+        e->stats.looked++;
     }
-    uint32_t i = plim__mv_use_new(e);
-    uint64_t event = i ? e->config.driver->record(e->config.ctx, stream) : 0;
-    if (!event) {
-        if (i) {
-            plim__mv_use_gone(e, i);
-        }
-        return 0;
-    }
-    *use_at(e, i) = (struct use){.what = event, .stream = stream};
-    if (e->pending_last) {
-        use_at(e, e->pending_last)->next = i;
-    } else {
-        e->pending = i;
-    }
-    e->pending_last = i;
-    return i;
+    return q;
 }
 
-/* The streams of a block wait for events. Where none can be had, nothing is known about the stream: the block
- * then stays pending for good, which costs its memory and corrupts nobody. */
-static void pend(struct plim_engine *e, uint32_t i, uint32_t since)
+/* Records for a batch and, where q is 0, for a queue, and an event. False: not all can be had. */
+static bool batch_parts(struct plim_engine *e, uint64_t stream, uint32_t *q, uint32_t *batch,
+                        uint64_t *event)
 {
-    uint32_t n = 0, next;
+    uint32_t made = *q ? 0 : plim__mv_use_new(e);
+    *q = *q ? *q : made;
+    *batch = *q ? plim__mv_use_new(e) : 0;
+    *event = *batch ? e->config.driver->record(e->config.ctx, stream) : 0;
+    if (*event) {
+        return true;
+    }
+    if (*batch) {
+        plim__mv_use_gone(e, *batch);
+    }
+    if (made) {
+        plim__mv_use_gone(e, made);
+    }
+    return false;
+}
+
+/* The event behind which the frees of this round lie on a stream; 0: none can be had. */
+static uint32_t batch_of(struct plim_engine *e, uint64_t stream)
+{
+    uint32_t old = queue_of(e, stream), q = old, batch;
+    uint64_t event;
+    if (q && use_at(e, (uint32_t)use_at(e, q)->what)->stream == e->round) {
+        return (uint32_t)use_at(e, q)->what;
+    }
+    if (!batch_parts(e, stream, &q, &batch, &event)) {
+        return 0;
+    }
+    *use_at(e, batch) = (struct use){.what = event, .stream = e->round};
+    if (old) {
+        use_at(e, (uint32_t)use_at(e, q)->what)->next = batch;
+    } else {
+        *use_at(e, q) = (struct use){.stream = stream, .next = e->pending, .block = batch};
+        e->pending = q;
+    }
+    use_at(e, q)->what = batch;
+    return batch;
+}
+
+/* The streams of a block wait for events. Where none can be had, or the stream has not been written down, nothing
+ * is known: the block then stays pending for good, which costs its memory and corrupts nobody. */
+static void pend(struct plim_engine *e, uint32_t i)
+{
+    uint32_t n = block_at(e, i)->unsure, next;
     for (uint32_t k = block_at(e, i)->uses; k; k = next) {
         struct use *u = use_at(e, k);
         next = u->next;
         n++;
-        uint32_t batch = batch_of(e, u->stream, since);
+        uint32_t batch = batch_of(e, u->stream);
         if (!batch) {
             plim__mv_use_gone(e, k);
             continue;
@@ -178,11 +205,11 @@ static void pend(struct plim_engine *e, uint32_t i, uint32_t since)
 /* Blocks that were freed since the last round get events: one for each stream, however many they are. */
 static void pend_all(struct plim_engine *e)
 {
-    uint32_t since = e->pending_last;
+    e->round++;
     while (e->deferred) {
         uint32_t i = e->deferred;
         e->deferred = block_at(e, i)->forth;
-        pend(e, i, since);
+        pend(e, i);
     }
 }
 
@@ -217,25 +244,22 @@ static void batch_passed(struct plim_engine *e, uint32_t batch)
     plim__mv_use_gone(e, batch);
 }
 
-/* Take the batches whose events have completed out of the queue; a stream's later ones are not asked before
- * its earlier ones. */
+/* Blocks that wait for events which have completed become free: one question for each stream, and for each
+ * event that has. */
 static void pending_ask(struct plim_engine *e)
 {
-    uint64_t busy[BUSY];
-    unsigned n_busy = 0;
     uint32_t last = 0, next;
-    for (uint32_t i = e->pending; i; i = next) {
-        uint64_t stream = use_at(e, i)->stream;
-        unsigned k = 0;
-        next = use_at(e, i)->next;
-        while (k < n_busy && busy[k] != stream) {
-            k++;
+    for (uint32_t q = e->pending; q; q = next) {
+        uint32_t batch;
+        next = use_at(e, q)->next;
+        e->stats.looked++;
+        while ((batch = use_at(e, q)->block) != 0 &&
+               e->config.driver->done(e->config.ctx, use_at(e, batch)->what)) {
+            use_at(e, q)->block = use_at(e, batch)->next;
+            batch_passed(e, batch);
         }
-        if (k < n_busy || !e->config.driver->done(e->config.ctx, use_at(e, i)->what)) {
-            if (k == n_busy && n_busy < BUSY) {
-                busy[n_busy++] = stream;
-            }
-            last = i;
+        if (batch) {
+            last = q;
             continue;
         }
         if (last) {
@@ -243,16 +267,15 @@ static void pending_ask(struct plim_engine *e)
         } else {
             e->pending = next;
         }
-        batch_passed(e, i);
+        plim__mv_use_gone(e, q);
     }
-    e->pending_last = last;
 }
 
-/* Wait for all of them. */
+/* Wait for all of them: for the last event of each stream. */
 static void pending_wait(struct plim_engine *e)
 {
-    for (uint32_t i = e->pending; i; i = use_at(e, i)->next) {
-        e->config.driver->wait(e->config.ctx, use_at(e, i)->what);
+    for (uint32_t q = e->pending; q; q = use_at(e, q)->next) {
+        e->config.driver->wait(e->config.ctx, use_at(e, (uint32_t)use_at(e, q)->what)->what);
         e->stats.waits++;
     }
     pending_ask(e);
@@ -266,6 +289,7 @@ static void hand_out(struct plim_engine *e, struct arena *a, uint32_t i, uint64_
     b->state = PLIM_ENGINE_LIVE;
     b->requested = requested;
     b->uses = 0;
+    b->unsure = false;
     a->starts[(b->addr - a->base) >> a->shift] = i;
     struct plim_engine_stats *s = &e->stats;
     s->blocks++;
@@ -273,6 +297,7 @@ static void hand_out(struct plim_engine *e, struct arena *a, uint32_t i, uint64_
     s->live += b->size;
     s->requested += requested;
     s->peak_live = s->live > s->peak_live ? s->live : s->peak_live;
+    e->highest_live = s->live > e->highest_live ? s->live : e->highest_live;
     s->peak_requested = s->requested > s->peak_requested ? s->requested : s->peak_requested;
 }
 
@@ -373,7 +398,7 @@ enum plim_engine_code plim_engine_free(struct plim_engine *e, uint64_t addr, uns
     e->stats.blocks--;
     e->stats.frees++;
     struct block *b = block_at(e, i);
-    if (b->uses) {
+    if (b->uses || b->unsure) {
         defer(e, i, flags);
     } else {
         give(e, arena_at(e, b->arena), i);
@@ -399,6 +424,7 @@ enum plim_engine_code plim_engine_record_stream(struct plim_engine *e, uint64_t 
     }
     uint32_t k = plim__mv_use_new(e);
     if (!k) {
+        b->unsure = true;
         return PLIM_ENGINE_NO_HOST;
     }
     *use_at(e, k) = (struct use){.stream = stream, .next = b->uses};
@@ -412,6 +438,8 @@ bool plim_engine_block(const struct plim_engine *e, uint64_t addr, uint64_t *bas
     if (!a) {
         return false;
     }
+    uint64_t first =
+        a->key.large || addr - a->base < PLIM_ENGINE_SMALL ? 0 : addr - a->base - PLIM_ENGINE_SMALL;
     for (uint64_t g = (addr - a->base) >> a->shift;; g--) {
         uint32_t i = a->starts[g];
         if (i && block_at(e, i)->addr <= addr) {
@@ -419,7 +447,7 @@ bool plim_engine_block(const struct plim_engine *e, uint64_t addr, uint64_t *bas
             *size = block_at(e, i)->size;
             return addr - *base < *size;
         }
-        if (g == 0) {
+        if (g == first >> a->shift) { /* no block that begins there reaches as far as the address */
             return false;
         }
     }

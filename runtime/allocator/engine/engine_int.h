@@ -40,26 +40,26 @@ struct block { /* 64 bytes */
     uint64_t requested;   /* LIVE, PENDING: as asked for */
     uint32_t prev, next;  /* in the arena, by address */
     uint32_t back, forth; /* FREE: free list; VOID: list of voids; unused records: forth */
-    uint32_t fence;       /* FREE: the first fence behind its last free */
+    uint64_t fence;       /* FREE: the first fence behind its last free */
     uint32_t uses;        /* LIVE: first of the other streams, see struct use */
+    uint32_t planned; /* LIVE, PENDING: request of the seating whose place this is, + 1; 0: none */
     uint16_t arena;
     uint8_t state;    /* enum plim_engine_state */
     uint8_t row, col; /* FREE: where in the bins */
-    uint8_t pad[7];
-    uint32_t planned; /* LIVE, PENDING: request of the seating whose place this is, + 1; 0: none */
+    bool unsure;      /* LIVE: used on a stream that there was no record for: never FREE again */
+    uint8_t pad[2];
 };
 
 /*
  * Streams that a block is used on beside its own. Of a LIVE block: a chain of them. When it is freed, it waits,
- * and each becomes a member of a batch: those that wait for the same event. Batches are records too, in the order
- * of their events.
+ * and each becomes a member of a batch: those that wait for the same event. Batches are records too, and so are
+ * the queues in which those of a stream stand in the order of their events: the first alone has to be asked.
  */
 struct use {
-    uint64_t what;   /* batch: the event */
-    uint64_t stream; /* of a LIVE block's, of a batch */
-    uint32_t
-        next; /* of the same block, of the same batch, of the queue; unused records: next unused */
-    uint32_t block; /* member: the block; batch: the first member */
+    uint64_t what;   /* batch: the event; queue: the last batch */
+    uint64_t stream; /* of a LIVE block's, of a queue; batch: the round in which it was made */
+    uint32_t next;   /* of the same block, batch, queue; queue: the next queue; or next unused */
+    uint32_t block;  /* member: the block; batch: the first member; queue: the first batch */
 };
 
 /* A growing array in reserved address space: never moves, touched memory only. */
@@ -91,7 +91,7 @@ struct arena {
     uint32_t voids;      /* first of the VOID blocks */
     uint64_t free_whole; /* bytes of wholly free pages: what FREE blocks could lose */
     struct {
-        uint32_t next; /* number the next fence gets */
+        uint64_t next; /* number the next fence gets */
         uint32_t n;    /* outstanding: numbers next - n .. next - 1 */
         uint64_t event[FENCES];
     } fence;
@@ -136,10 +136,12 @@ struct plim_engine {
     uint32_t bucket[ARENA_BUCKETS];       /* stream, pool and size class -> newest arena */
     uint16_t by_base[PLIM_ENGINE_ARENAS]; /* arenas in the order of their addresses */
     uint32_t n_by_base;
-    uint32_t pending; /* first of the queue of batches, oldest first */
-    uint32_t pending_last;
+    uint32_t pending;  /* first queue of batches */
+    uint64_t round;    /* of events for such batches */
     uint32_t deferred; /* PENDING blocks that have no event yet, chained by `forth` */
     uint32_t burst;    /* frees of such blocks since the last request */
+    /* Since the beginning: what is made or moved depends on it, not on who resets the peaks of the figures. */
+    uint64_t highest_live;
     uint64_t cap;
     unsigned page_shift; /* small_page as a power of two */
     struct plim_engine_stats stats;
@@ -161,7 +163,7 @@ static inline struct arena *arena_at(const struct plim_engine *e, uint32_t i)
 }
 
 /* Fences below this number have completed. */
-static inline uint32_t fences_done(const struct arena *a)
+static inline uint64_t fences_done(const struct arena *a)
 {
     return a->fence.next - a->fence.n;
 }
@@ -221,9 +223,11 @@ uint32_t plim__mv_block_new(struct plim_engine *e);
 void plim__mv_block_gone(struct plim_engine *e, uint32_t i);
 uint32_t plim__mv_use_new(struct plim_engine *e);
 void plim__mv_use_gone(struct plim_engine *e, uint32_t i);
+/* Where in the bins a FREE block of `size` bytes is. */
+void plim__mv_cell(uint64_t size, unsigned *row, unsigned *col);
 void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i);
 void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i);
-uint32_t plim__mv_bin_find(const struct plim_engine *e, const struct arena *a, uint64_t size);
+uint32_t plim__mv_bin_find(struct plim_engine *e, const struct arena *a, uint64_t size);
 void plim__mv_void_put(struct plim_engine *e, struct arena *a, uint32_t i);
 void plim__mv_void_take(struct plim_engine *e, struct arena *a, uint32_t i);
 /* Cut block i, in no list, behind `size` bytes; the rest: a block of the same state in no list. */
@@ -231,7 +235,7 @@ uint32_t plim__mv_block_cut(struct plim_engine *e, uint32_t i, uint64_t size);
 /* Block i swallows its right neighbour, which must be in no list. */
 void plim__mv_block_join(struct plim_engine *e, uint32_t i);
 /* Make i a FREE block, one with FREE neighbours, and list it. It must be in no list. */
-uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence);
+uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t fence);
 /* Cut [from, from + size) out of FREE block i, which is in no list; what is left over is free memory. Returns the
  * block of these addresses, with which nobody merges. */
 uint32_t plim__mv_block_carve(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t from,
@@ -301,7 +305,7 @@ struct fill { /* addresses that get pages */
  * no list with which nobody merges. */
 void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size);
 /* Has the arena addresses for such a block? */
-bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size);
+bool plim__mv_pages_place(struct plim_engine *e, const struct arena *a, uint64_t size);
 
 /* engine.c */
 /* Most bytes of new pages for a request. */

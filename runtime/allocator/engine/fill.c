@@ -23,7 +23,7 @@
 
 #include "engine_int.h"
 
-#define LOOK_VOIDS 64                   /* VOID runs that are considered */
+#define LOOK_VOIDS 64 /* VOID runs that are considered, more when none of them will do */
 #define AHEAD      (UINT64_C(16) << 20) /* bytes of a new page that is made for less */
 
 /* ---- filling a place ----------------------------------------------------------------------------- */
@@ -161,8 +161,8 @@ static bool reuse_pages(struct plim_engine *e, struct fill *f, bool wait)
 void plim__mv_pages_fill(struct plim_engine *e, struct fill *f, uint64_t size)
 {
     uint64_t live = e->stats.live + size;
-    if (live < e->stats.peak_live) {
-        live = e->stats.peak_live;
+    if (live < e->highest_live) {
+        live = e->highest_live;
     }
     bool free_hands = (f->flags & PLIM_ENGINE_CAPTURING) == 0;
     double soft = e->stats.moved > 0 ? e->config.soft : e->config.calm;
@@ -284,27 +284,30 @@ static void abandon(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t
     plim__mv_block_void(e, a, i);
 }
 
-static struct place choose(const struct plim_engine *e, const struct arena *a, uint64_t size)
+static struct place choose(struct plim_engine *e, const struct arena *a, uint64_t size)
 {
     struct place p = {0};
     unsigned looked = 0;
-    for (uint32_t i = a->voids; i && looked < LOOK_VOIDS; i = block_at(e, i)->forth, looked++) {
+    for (uint32_t i = a->voids; i && (looked < LOOK_VOIDS || !p.hole); i = block_at(e, i)->forth) {
         consider(e, i, size, &p);
+        looked++;
     }
+    e->stats.looked += looked;
     return p;
 }
 
 /* Where new pages end at most: a request that needs few of them gets a longer one, from which those that follow
- * are cut. */
+ * are cut. Not in a private pool: what is left over there serves nobody until the pool is released. */
 static uint64_t end_ahead(const struct plim_engine *e, const struct place *p, uint64_t page)
 {
     const struct block *v = block_at(e, p->hole);
-    uint64_t end = p->lo + (page < AHEAD ? page : AHEAD), most = v->addr + v->size;
+    uint64_t ahead = arena_at(e, v->arena)->key.pool ? 0 : AHEAD;
+    uint64_t end = p->lo + (page < ahead ? page : ahead), most = v->addr + v->size;
     end = end > p->hi ? end : p->hi;
     return end < most ? end : most;
 }
 
-bool plim__mv_pages_place(const struct plim_engine *e, const struct arena *a, uint64_t size)
+bool plim__mv_pages_place(struct plim_engine *e, const struct arena *a, uint64_t size)
 {
     return choose(e, a, size).hole != 0;
 }

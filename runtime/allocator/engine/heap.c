@@ -117,7 +117,7 @@ static void list_take(struct plim_engine *e, uint32_t *head, uint32_t i)
     }
 }
 
-static void cell_of(uint64_t size, unsigned *row, unsigned *col)
+void plim__mv_cell(uint64_t size, unsigned *row, unsigned *col)
 {
     uint64_t units = size / PLIM_ENGINE_UNIT;
     if (units < BIN_COLS) {
@@ -157,7 +157,7 @@ void plim__mv_bin_put(struct plim_engine *e, struct arena *a, uint32_t i)
 {
     struct block *b = block_at(e, i);
     unsigned row, col;
-    cell_of(b->size, &row, &col);
+    plim__mv_cell(b->size, &row, &col);
     b->row = (uint8_t)row;
     b->col = (uint8_t)col;
     list_put(e, &a->bin[row][col], i);
@@ -184,11 +184,13 @@ void plim__mv_bin_take(struct plim_engine *e, struct arena *a, uint32_t i)
 }
 
 /* The smallest of the first members of a list that has `size` bytes; 0: none of them. */
-static uint32_t smallest(const struct plim_engine *e, uint32_t i, uint64_t size)
+static uint32_t smallest(struct plim_engine *e, uint32_t i, uint64_t size)
 {
     uint32_t found = 0;
     uint64_t least = UINT64_MAX;
-    for (unsigned n = 0; i && n < LOOK; n++, i = block_at(e, i)->forth) {
+    unsigned n = 0;
+    for (; i && n < LOOK; i = block_at(e, i)->forth) {
+        n++;
         uint64_t has = block_at(e, i)->size;
         if (has >= size && has < least) {
             found = i;
@@ -198,13 +200,14 @@ static uint32_t smallest(const struct plim_engine *e, uint32_t i, uint64_t size)
             }
         }
     }
+    e->stats.looked += n;
     return found;
 }
 
-uint32_t plim__mv_bin_find(const struct plim_engine *e, const struct arena *a, uint64_t size)
+uint32_t plim__mv_bin_find(struct plim_engine *e, const struct arena *a, uint64_t size)
 {
     unsigned row, col;
-    cell_of(size, &row, &col);
+    plim__mv_cell(size, &row, &col);
     uint32_t found = smallest(e, a->bin[row][col], size);
     if (found) {
         return found;
@@ -286,7 +289,7 @@ static uint32_t absorb(struct plim_engine *e, struct arena *a, uint32_t i, take_
     return i;
 }
 
-uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint32_t fence)
+uint32_t plim__mv_block_free(struct plim_engine *e, struct arena *a, uint32_t i, uint64_t fence)
 {
     struct block *b = block_at(e, i);
     b->state = PLIM_ENGINE_FREE;

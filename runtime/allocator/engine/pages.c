@@ -41,7 +41,7 @@ void plim__mv_fence_record(struct plim_engine *e, struct arena *a)
 }
 
 /* Wait until fence `number` is behind us. False: the driver would not. */
-static bool fence_wait(struct plim_engine *e, struct arena *a, uint32_t number)
+static bool fence_wait(struct plim_engine *e, struct arena *a, uint64_t number)
 {
     fences_ask(e, a);
     while (fences_done(a) <= number) {
@@ -157,16 +157,20 @@ static bool is_met(const struct wish *wish, const struct loot *loot)
     return loot->n == wish->pages || loot->bytes == wish->most;
 }
 
-/* Free pages of an arena, the smallest runs first: what is torn there is of least use to others. */
+/* Free pages of an arena, the smallest runs first: what is torn there is of least use to others. Runs that are
+ * shorter than any page, of which there may be millions, are not looked at. */
 static void loot_arena(struct plim_engine *e, struct arena *a, const struct wish *wish,
                        struct loot *loot)
 {
+    unsigned row, col;
     fences_ask(e, a);
-    for (unsigned row = 0; row < BIN_ROWS && !is_met(wish, loot) && a->free_whole > 0; row++) {
-        for (unsigned col = 0; col < BIN_COLS && !is_met(wish, loot); col++) {
+    plim__mv_cell(e->config.small_page, &row, &col);
+    for (; row < BIN_ROWS && !is_met(wish, loot) && a->free_whole > 0; row++) {
+        for (col = 0; col < BIN_COLS && !is_met(wish, loot); col++) {
             uint32_t next;
             for (uint32_t i = a->bin[row][col]; i && !is_met(wish, loot); i = next) {
                 next = block_at(e, i)->forth;
+                e->stats.looked++;
                 loot_block(e, a, i, wish, loot);
             }
         }
