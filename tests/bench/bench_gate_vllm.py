@@ -31,7 +31,7 @@ DOORS = {
 
 
 def measure(folder, python, options, seconds, kernel_time, most=0):
-    port, ledger = vllm_load.free_port(), folder / "gate.ledger"
+    port, ledger = plimtest.free_port(), folder / "gate.ledger"
     env = plimtest.clean_environment(folder / "home", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1",
                                      VLLM_CACHE_ROOT=str(folder / "vllm"), TRITON_CACHE_DIR=str(folder / "triton"))
     env["PATH"] = f"{pathlib.Path(python).parent}:{env['PATH']}"

@@ -207,7 +207,7 @@ class VllmTest(unittest.TestCase):
 
     def test_server_in_its_default_process_layout(self):
         """as a server with its own processes: a real client is answered, and the engine's memory is seen"""
-        port = vllm_load.free_port()
+        port = plimtest.free_port()
         log = pathlib.Path(self.folder.name) / "server.log"
         command = self.dryrun("h100-80gb", "vllm", "serve", self.model, "--load-format", "dummy",
                               "--max-model-len", "8192", "--enforce-eager", "--gpu-memory-utilization", "0.9", "--host",
@@ -256,7 +256,7 @@ class VllmTest(unittest.TestCase):
     def loaded(self, *options, ledger=None, **env):
         """What 30 s of clients get of a server whose steps take as long as on a card (some 25 ms), with a KV cache of
         400 blocks."""
-        port = vllm_load.free_port()
+        port = plimtest.free_port()
         command = self.dryrun("h100-80gb", "vllm", "serve", self.model, "--load-format", "dummy", "--max-model-len",
                               "2048", "--enforce-eager", "--num-gpu-blocks-override", vllm_load.POOL // 16 + 1, "--host",
                               "127.0.0.1", "--no-enable-prefix-caching", "--port", port, *options,
@@ -277,18 +277,19 @@ class VllmTest(unittest.TestCase):
         ledger.close()
         self.assertEqual((state.live, state.held_units), (0, 0), "everything was given back")
         self.assertEqual(set(gated.got["ends"]) - {"200", "429"}, set(), "no other error")
+        self.assertIn("429", gated.got["ends"], "together they ask for more than there is")
         waits = gated.got["waits"]
         self.assertTrue(1 <= waits[0] and waits[1] <= 60, waits)
         self.assertEqual({s.capacity for s in gated.samples}, {400}, "as the engine says, less its own block")
         self.assertLess(gated.drift(), 0.05)
         self.assertGreater(bare.preempted(), 0.1, bare.got)
-        self.assertLess(gated.preempted(), 0.06, (gated.got, bare.got))  # 0 to 0.023, nearly all in the first seconds
+        self.assertTrue(gated.hardly_preempted(), (gated.got, bare.got))
 
     def test_a_card_that_is_too_small(self):
         """on a card that is too small the server fails with its own words"""
         run, text = self.finish(*self.dryrun("h100-80gb@3GiB", "vllm", "serve", self.model, "--load-format",
                                              "dummy", "--max-model-len", "8192", "--enforce-eager", "--host",
-                                             "127.0.0.1", "--port", vllm_load.free_port()))
+                                             "127.0.0.1", "--port", plimtest.free_port()))
         self.assertRegex(text, r"Free memory on device \S* ?\(2\.\d+/3\.0 GiB\) on startup is less than desired GPU "
                                r"memory utilization")
         self.assertIn(run["outcome"], ("failed", "out_of_memory"))
@@ -299,7 +300,7 @@ class VllmTest(unittest.TestCase):
         run, text = self.finish(*self.dryrun("h100-80gb@6GiB", "vllm", "serve", self.model, "--load-format",
                                              "dummy", "--max-model-len", "131072", "--enforce-eager", "--host",
                                              "127.0.0.1", "--gpu-memory-utilization", "0.9", "--port",
-                                             vllm_load.free_port()))
+                                             plimtest.free_port()))
         # 131,072 tokens of 32,768 bytes.
         self.assertRegex(text, r"4\.0 GiB KV cache is needed, which is larger than the available KV cache memory")
         self.assertIn(run["outcome"], ("failed", "out_of_memory"))

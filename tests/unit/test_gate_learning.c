@@ -377,6 +377,27 @@ static void answers_that_were_cut_short_say_nothing_of_longer_ones(void **state)
     end(&b);
 }
 
+static void who_is_refused_for_want_of_experience_comes_back_when_the_next_answer_ends(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_request r = {.prompt_tokens = 110, .max_tokens = 1500};
+    begin(&b, &c);
+    uint64_t first = ask(&b, r).id;
+    while (ask(&b, r).verdict == PLIMSOLL_GATE_ADMIT) {
+    }
+    b.now += SECOND;
+    release(&b, first, 20, PLIMSOLL_GATE_STOPPED);
+    for (unsigned refused = 0;
+         refused < 40;) { /* they do not stand in a line for each other's units */
+        struct plimsoll_gate_decision d = ask(&b, r);
+        refused += d.verdict == PLIMSOLL_GATE_LATER;
+        assert_true(d.verdict == PLIMSOLL_GATE_ADMIT || d.retry_after_ms <= 1200);
+    }
+    end(&b);
+}
+
 static void a_new_class_begins_with_what_all_others_have_taught(void **state)
 {
     (void)state;
@@ -428,6 +449,8 @@ int main(void)
         cmocka_unit_test(before_any_answer_was_seen_requests_count_with_all_that_they_may_become),
         cmocka_unit_test(each_answer_that_ends_early_makes_room_for_more),
         cmocka_unit_test(answers_that_were_cut_short_say_nothing_of_longer_ones),
+        cmocka_unit_test(
+            who_is_refused_for_want_of_experience_comes_back_when_the_next_answer_ends),
         cmocka_unit_test(a_new_class_begins_with_what_all_others_have_taught),
         cmocka_unit_test(what_little_experience_leaves_open_is_kept_free),
     };

@@ -17,7 +17,7 @@
 #define CONTENDED  0.1 /* below `low`: from here on shares count */
 #define ALONE_WAIT 0.1 /* of the target: others ahead of a prompt that takes longer than it alone */
 
-/* ---- policies: demand in units */
+/* ---- policies: demand in units; `doubts`: 1 with what is not known yet, 0 as if all was known */
 
 /* Workspace that comes out of the pool. */
 static double work_units(const struct gate *g, const struct gate_slot *more)
@@ -29,7 +29,7 @@ static double work_units(const struct gate *g, const struct gate_slot *more)
     return bytes / (double)g->config.unit_bytes;
 }
 
-static double expected(const struct gate *g, const struct gate_slot *more)
+static double expected(const struct gate *g, const struct gate_slot *more, double doubts)
 {
     const struct gate_forecast *f = &g->head->sums.forecast;
     double grown = gate__grown(g);
@@ -48,32 +48,34 @@ static double expected(const struct gate *g, const struct gate_slot *more)
             var += (double)more->forecast.var[h];
             doubt += (double)more->doubt[h] / GATE_FIXED;
         }
-        double units = mean + margin * sqrt(var + doubt * doubt);
+        double units = mean + margin * sqrt(var + doubts * doubt * doubt);
         worst = units > worst ? units : worst;
     }
     return worst;
 }
 
-static double conservative(const struct gate *g, const struct gate_slot *more)
+static double conservative(const struct gate *g, const struct gate_slot *more, double doubts)
 {
+    (void)doubts;
     return (double)g->head->sums.peak + (more ? more->peak : 0);
 }
 
-static double overcommit(const struct gate *g, const struct gate_slot *more)
+static double overcommit(const struct gate *g, const struct gate_slot *more, double doubts)
 {
     double held = gate__held(g) + (more ? (double)more->forecast.mean[0] / GATE_FIXED : 0);
-    double rest = conservative(g, more) - held;
+    double rest = conservative(g, more, doubts) - held;
     return held + (rest > 0 ? rest : 0) * gate__clamp(g->head->health.share, 0, 1);
 }
 
-static double unlimited(const struct gate *g, const struct gate_slot *more)
+static double unlimited(const struct gate *g, const struct gate_slot *more, double doubts)
 {
+    (void)doubts;
     (void)g;
     (void)more;
     return 0;
 }
 
-typedef double demand_fn(const struct gate *g, const struct gate_slot *more);
+typedef double demand_fn(const struct gate *g, const struct gate_slot *more, double doubts);
 
 static demand_fn *const demands[PLIMSOLL_GATE_POLICIES] = {
     [PLIMSOLL_GATE_POLICY_EXPECTED] = expected,
@@ -82,10 +84,15 @@ static demand_fn *const demands[PLIMSOLL_GATE_POLICIES] = {
     [PLIMSOLL_GATE_POLICY_UNLIMITED] = unlimited,
 };
 
+static double pressure(const struct gate *g, const struct gate_slot *more, double doubts)
+{
+    double units = demands[g->config.policy](g, more, doubts) + work_units(g, more);
+    return (units + (double)g->head->health.foreign) / gate__capacity(g);
+}
+
 double gate__pressure(const struct gate *g, const struct gate_slot *more)
 {
-    double units = demands[g->config.policy](g, more) + work_units(g, more);
-    return (units + (double)g->head->health.foreign) / gate__capacity(g);
+    return pressure(g, more, 1);
 }
 
 /* ---- guards */
@@ -201,11 +208,14 @@ static bool guard_priority(struct asking *a)
     return a->s->priority >= 0 || a->pressure <= line;
 }
 
+/* What only doubts stand against is not missing: it may start as soon as more was learned, when the next answer ends. */
 static bool guard_memory(struct asking *a)
 {
     double line = line_for(a);
-    a->units = (a->pressure - line) * gate__capacity(a->g);
     bool fits = a->pressure <= line;
+    if (!fits) {
+        a->units = (pressure(a->g, a->s, 0) - line) * gate__capacity(a->g);
+    }
     a->g->head->health.full = !fits;
     return fits;
 }
