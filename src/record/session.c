@@ -98,10 +98,13 @@ static bool roomy(const char *parent)
 enum plim_status plim_session_make(struct plim_session *out, struct plim_err *err)
 {
     const char *tmp = plim_env_get("TMPDIR");
+    remove_stale(MEMORY_FILES); /* first: what takes its room may be what killed recordings left */
     const char *parent = roomy(MEMORY_FILES)                ? MEMORY_FILES
                          : tmp != NULL && strlen(tmp) < 120 ? tmp
                                                             : "/tmp";
-    remove_stale(parent);
+    if (strcmp(parent, MEMORY_FILES) != 0) {
+        remove_stale(parent);
+    }
     (void)snprintf(out->folder, sizeof(out->folder), "%s/" PREFIX "XXXXXX", parent);
     if (mkdtemp(out->folder) == NULL) {
         return plim__fail_errno(err, PLIM_E_CREATE, errno, "cannot make a folder in %s", parent);

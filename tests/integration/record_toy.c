@@ -8,7 +8,7 @@
  *                                              pause between them; FILE holds the number of those published
  *     record_toy chain FILE N TIMES            N events, each read before it becomes the same program again by exec
  *     record_toy kill FOLDER N PARALLEL SEED   N times: start `write FOLDER/<i>` and kill -9 it at a random moment, of
- *                                              every eighth one counted from its first event
+ *                                              some counted from their first event
  *     record_toy cuda N PARALLEL SEED          the same with processes that allocate on the device, which is simulated
  */
 
@@ -166,11 +166,11 @@ static bool reader_is_behind(void)
     return n > MOST_FILES;
 }
 
-/* A random moment after its birth, or, for every eighth one, after its first event: however slow
- * the machine is, so many die in the middle of their work. */
-static uint64_t death_of(uint64_t i, unsigned slot)
+/* A random moment after its birth, or, for one of `each`, after its first event: however slow the
+ * machine is, so many die in the middle of their work. */
+static uint64_t death_of(uint64_t i, unsigned each, unsigned slot)
 {
-    bool not_yet = i % 8 == 7 && !atomic_load(&begun[slot]);
+    bool not_yet = i % each == each - 1 && !atomic_load(&begun[slot]);
     return not_yet ? 0 : now_ns() + next_random() % (KILL_WITHIN_US * UINT64_C(1000));
 }
 
@@ -181,6 +181,7 @@ static int kill_many(const char *folder, uint64_t n, unsigned parallel)
         uint64_t number, die_ns; /* 0: not chosen yet */
     } slots[SLOTS] = {0};
     uint64_t started = 0, killed = 0;
+    const unsigned each = folder != NULL ? 8 : 32; /* a device takes long to begin */
     begun = mmap(NULL, SLOTS * sizeof(*begun), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                  -1, 0);
     if (begun == MAP_FAILED) {
@@ -192,9 +193,9 @@ static int kill_many(const char *folder, uint64_t n, unsigned parallel)
             if (slots[i].pid == 0 && started < n && !reader_is_behind()) {
                 slots[i].number = started++;
                 slots[i].pid = start_one(folder, slots[i].number, i);
-                slots[i].die_ns = death_of(slots[i].number, i);
+                slots[i].die_ns = death_of(slots[i].number, each, i);
             } else if (slots[i].pid != 0 && slots[i].die_ns == 0) {
-                slots[i].die_ns = death_of(slots[i].number, i);
+                slots[i].die_ns = death_of(slots[i].number, each, i);
             } else if (slots[i].pid != 0 && now_ns() >= slots[i].die_ns) {
                 (void)kill(slots[i].pid, SIGKILL);
                 (void)waitpid(slots[i].pid, NULL, 0);
