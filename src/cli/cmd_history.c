@@ -14,7 +14,6 @@
 
 #define HOUR_NS     UINT64_C(3600000000000)
 #define PATIENCE_NS UINT64_C(60000000000)
-#define POINTS      1000u
 
 static enum plim_status read_time(const char *text, uint64_t now, uint64_t *ns,
                                   struct plim_err *err)
@@ -124,7 +123,9 @@ enum plim_status plim_cmd_history(struct plim_cli *cli, const struct plim_opts_h
     struct plim_history_request request = {
         .path = opts->db != NULL ? opts->db : plim_store_default_path(&cli->arena),
         .step_ns = opts->step.value,
-        .points = opts->points.given ? (uint32_t)plim_min_u64(opts->points.value, 100000) : POINTS,
+        .points = opts->points.given
+                      ? (uint32_t)plim_min_u64(opts->points.value, PLIM_HISTORY_POINTS_MOST)
+                      : PLIM_HISTORY_POINTS,
         .has_device = opts->device.given,
         .device = opts->device.value,
         .processes = opts->process.items,

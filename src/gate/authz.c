@@ -63,6 +63,9 @@ static bool asks_for_tokens(const struct plim_http_request *request)
 static uint32_t prompt_tokens(struct plim__gate *g, const struct plim_http_request *request)
 {
     uint32_t tokens = number(request, "X-Plimsoll-Prompt-Tokens");
+    if (tokens > 0) {
+        return tokens;
+    }
     uint64_t bytes = request->body.n;
     if (bytes == 0) {
         bytes = number(request, "X-Original-Content-Length");
@@ -71,7 +74,7 @@ static uint32_t prompt_tokens(struct plim__gate *g, const struct plim_http_reque
         bytes = number(request, "Content-Length");
     }
     uint64_t guess = plim_min_u64(TOKENS_OF_BYTES(bytes), longest(g));
-    return tokens > 0 ? tokens : (uint32_t)plim_min_u64(guess, INT32_MAX);
+    return (uint32_t)plim_min_u64(guess, INT32_MAX);
 }
 
 PLIM__GATE_HANDLER(authz)
@@ -79,18 +82,18 @@ PLIM__GATE_HANDLER(authz)
     struct plim__gate *g = self;
     struct plimsoll_gate_decision d;
     struct plim_str flag;
-    const char *class_name = plim_http_header(request, "X-Plimsoll-Class");
-    struct plimsoll_gate_request wanted = {
-        .prompt_tokens = prompt_tokens(g, request),
-        .max_tokens = number(request, "X-Plimsoll-Max-Tokens"),
-        .flags = PLIMSOLL_GATE_BY_LEASE | PLIMSOLL_GATE_WHOLE, /* nobody will tell of it */
-        .lease_ns = g->options->authz_lease_ns ? g->options->authz_lease_ns : LEASE_NS};
     (void)err;
     (void)atomic_fetch_add_explicit(&g->count[PLIM_GATE_COUNT_AUTHZ], 1, memory_order_relaxed);
     if (!asks_for_tokens(request)) {
         plim_buf_text(&answer->text, "{}\n");
         return PLIM_OK;
     }
+    const char *class_name = plim_http_header(request, "X-Plimsoll-Class");
+    struct plimsoll_gate_request wanted = {
+        .prompt_tokens = prompt_tokens(g, request),
+        .max_tokens = number(request, "X-Plimsoll-Max-Tokens"),
+        .flags = PLIMSOLL_GATE_BY_LEASE | PLIMSOLL_GATE_WHOLE, /* nobody will tell of it */
+        .lease_ns = g->options->authz_lease_ns ? g->options->authz_lease_ns : LEASE_NS};
     if (class_name != NULL && *class_name != '\0' && atomic_load(&g->open)) {
         wanted.class_id = plimsoll_gate_class(plim__gate_ledger(g), class_name, plim_mono_ns());
     }

@@ -11,6 +11,9 @@
 #include "report/text.h"
 #include "store/store.h"
 
+#define PLIM_HISTORY_POINTS      1000u   /* bins of a series when nothing is said */
+#define PLIM_HISTORY_POINTS_MOST 100000u /* that can be asked for */
+
 enum plim_history_what {
     PLIM_HISTORY_SERIES,
     PLIM_HISTORY_SUBJECTS,

@@ -5,7 +5,6 @@
 #include "report/history.h"
 #include "watch/serve_int.h"
 
-#define POINTS_MOST 100000u
 #define NAMES_MOST  64u
 #define ANSWER_MOST ((size_t)64 << 20)
 #define WIDTH_MOST  1000u
@@ -51,7 +50,7 @@ static enum plim_status read_request(struct view *v, const struct plim_http_requ
     struct plim_str device;
     uint64_t points, width, color;
     PLIM_TRY(plim__serve_window(request, &window, err));
-    PLIM_TRY(plim_http_query_u64(request, "points", 1000, &points, err));
+    PLIM_TRY(plim_http_query_u64(request, "points", PLIM_HISTORY_POINTS, &points, err));
     PLIM_TRY(plim_http_query_u64(request, "step", 0, &r->step_ns, err));
     PLIM_TRY(plim_http_query_u64(request, "device", 0, &r->device, err));
     PLIM_TRY(plim_http_query_u64(request, "width", 0, &width, err));
@@ -60,7 +59,7 @@ static enum plim_status read_request(struct view *v, const struct plim_http_requ
     READ_WORD(v, request, "form", plim_history_form_of, &r->form, err);
     r->from_ns = window.from;
     r->to_ns = window.to == INT64_MAX ? 0 : window.to;
-    r->points = (uint32_t)plim_max_u64(1, plim_min_u64(points, POINTS_MOST));
+    r->points = (uint32_t)plim_max_u64(1, plim_min_u64(points, PLIM_HISTORY_POINTS_MOST));
     r->has_device = plim_http_query(request, "device", &device);
     r->most = ANSWER_MOST;
     r->style = (struct plim_text_style){

@@ -151,8 +151,7 @@ class Run(unittest.TestCase):
         """--restarts 0 gives up at the first failure, and notches that cannot help are named before it"""
         self.plan(turn1="oom fail")
         self.start("--restarts", 0, "--notch", "max-num-seqs=/2")
-        self.assertEqual(self.process.wait(timeout=60), 3)
-        self.reader.join()
+        self.ended(3)
         self.assertEqual(len(self.turn_pids()), 1)
         self.assertIn("--notch max-num-seqs will change nothing: the command has no such flag", self.lines[0])
 
@@ -167,8 +166,7 @@ class Run(unittest.TestCase):
         """a start script that ends well while its server goes on is an end, and is said to be no way to start one"""
         self.plan(turn1="child well")
         self.start("--grace", "300ms", health=False)
-        self.assertEqual(self.process.wait(timeout=30), 0)
-        self.reader.join()
+        self.ended(0)
         self.assertIn("a server must stay in the foreground", self.said())
         self.assertFalse(plimtest.lives(int((self.folder / "child").read_text())))
 
