@@ -124,16 +124,36 @@ static bool slides(struct reading *r, uint32_t i)
     return every > 0 && (i + 1) % every != 0;
 }
 
+/* Whether layer l has the heads that attention needs; fails by the key's name when it has not. */
+static bool has_heads(struct reading *r, const struct plim_layer *l)
+{
+    const char *zero = l->heads == 0 ? "attention.head_count" : "attention.head_count_kv";
+    if (l->heads == 0 || l->kv_heads == 0) {
+        fail(r, PLIM_E_DATA, zero,
+             find(r, zero) == NULL ? "is missing, and layers attend"
+                                   : "is 0 for a layer that attends");
+    }
+    return r->st == PLIM_OK;
+}
+
+/* Elements of a head: what the key says, else an equal part of the hidden size. */
+static uint32_t head_elements(struct reading *r, const struct plim_layer *l, const char *field,
+                              const char *key)
+{
+    uint32_t given = number(r, field, key);
+    if (given == 0 && l->heads > r->g->hidden) {
+        fail(r, PLIM_E_DATA, "attention.head_count", "is more than embedding_length");
+    }
+    return given != 0 ? given : r->g->hidden / l->heads;
+}
+
 static void read_attention(struct reading *r, struct plim_layer *l, uint32_t i)
 {
-    uint32_t hidden = r->g->hidden;
     uint32_t lora = number(r, "kv_lora_rank", "attention.kv_lora_rank");
     uint32_t window = number_at(r, "window", "attention.sliding_window", i, INT32_MAX);
     uint32_t chunk = number_at(r, "window", "attention.chunk_size", i, INT32_MAX);
-    l->head_dim = number(r, "head_dim", "attention.key_length");
-    l->v_head_dim = number(r, "v_head_dim", "attention.value_length");
-    l->head_dim = l->head_dim != 0 ? l->head_dim : hidden / l->heads;
-    l->v_head_dim = l->v_head_dim != 0 ? l->v_head_dim : hidden / l->heads;
+    l->head_dim = head_elements(r, l, "head_dim", "attention.key_length");
+    l->v_head_dim = head_elements(r, l, "v_head_dim", "attention.value_length");
     l->mixer = PLIM_MIXER_FULL;
     if (lora != 0) {
         l->mixer = PLIM_MIXER_MLA;
@@ -168,7 +188,12 @@ static void read_recurrent(struct reading *r, struct plim_layer *l)
     }
     l->conv_kernel = need(r, "conv_kernel", "ssm.conv_kernel");
     l->state_rank = number(r, "dt_rank", "ssm.time_step_rank");
-    l->conv_channels = inner + 2 * groups * state;
+    uint64_t channels = inner + 2 * (uint64_t)groups * state;
+    if (channels > PLIM_DIM_MAX) {
+        fail(r, PLIM_E_RANGE, "ssm.group_count", "gives more channels than any model has");
+        return;
+    }
+    l->conv_channels = (uint32_t)channels;
     l->mixer = l->recurrent = groups != 0 ? PLIM_MIXER_MAMBA2 : PLIM_MIXER_MAMBA1;
     /* with groups the time step's rank is the number of heads */
     l->state_heads = groups != 0 && l->state_rank != 0 ? l->state_rank : inner;
@@ -211,18 +236,20 @@ static void read_layer(struct reading *r, uint32_t i)
     l->heads = number_at(r, "heads", "attention.head_count", i, PLIM_DIM_MAX);
     l->kv_heads =
         kv_given ? number_at(r, "kv_heads", "attention.head_count_kv", i, PLIM_DIM_MAX) : l->heads;
-    bool recurrent = every != 0 ? (i + 1) % every != 0 : l->kv_heads == 0 || l->heads == 0;
-    if (r->st != PLIM_OK || (recurrent && !has_state)) {
-        l->heads = l->kv_heads = 0; /* a layer without attention */
-        return;
-    }
+    bool headless = l->kv_heads == 0 || l->heads == 0;
+    /* files of models without attention state 0 heads: who leaves the key out has forgotten it */
+    bool forgotten = !has_state && find(r, "attention.head_count") == NULL;
+    bool recurrent = every != 0 ? (i + 1) % every != 0 : headless && !forgotten;
     if (!recurrent) {
-        read_attention(r, l, i);
+        if (has_heads(r, l)) {
+            read_attention(r, l, i);
+        }
         return;
     }
     l->heads = l->kv_heads = 0;
     /* Nemotron-H: a layer with a feed-forward part has nothing else */
-    if (!(strncmp(r->architecture, "nemotron_h", 10) == 0 && l->intermediate != 0)) {
+    bool feeds = strncmp(r->architecture, "nemotron_h", 10) == 0 && l->intermediate != 0;
+    if (r->st == PLIM_OK && has_state && !feeds) {
         read_recurrent(r, l);
     }
 }

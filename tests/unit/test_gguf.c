@@ -289,6 +289,78 @@ static void bad_files_are_refused_with_a_reason(void **state)
     expect_refusal(&f, PLIM_E_DATA, "embedding_length");
 }
 
+/* Three layers of which the second attends because the interval says so; head counts as given, NULL: none. */
+static struct file every_second_attends(const uint32_t *heads, const uint32_t *kv_heads)
+{
+    struct file f = begin(3, 0, 7 + (heads != NULL) + (kv_heads != NULL));
+    put_string(&f, "general.architecture", "qwen3next");
+    put_u32(&f, "qwen3next.block_count", 3);
+    put_u32(&f, "qwen3next.embedding_length", 64);
+    put_u32(&f, "qwen3next.full_attention_interval", 2);
+    put_u32(&f, "qwen3next.ssm.conv_kernel", 4);
+    put_u32(&f, "qwen3next.ssm.inner_size", 128);
+    put_u32(&f, "qwen3next.ssm.state_size", 16);
+    if (heads != NULL) {
+        put_u32s(&f, "qwen3next.attention.head_count", heads, 3);
+    }
+    if (kv_heads != NULL) {
+        put_u32s(&f, "qwen3next.attention.head_count_kv", kv_heads, 3);
+    }
+    return f;
+}
+
+static void a_layer_that_attends_without_heads_is_refused(void **state)
+{
+    (void)state;
+    static const uint32_t none[3] = {0, 0, 0};
+    static const uint32_t second[3] = {0, 4, 0};
+    struct file f = every_second_attends(NULL, NULL);
+    expect_refusal(&f, PLIM_E_DATA, "attention.head_count is missing, and layers attend");
+    f = every_second_attends(none, second);
+    expect_refusal(&f, PLIM_E_DATA, "attention.head_count is 0 for a layer that attends");
+    f = every_second_attends(second, none);
+    expect_refusal(&f, PLIM_E_DATA, "attention.head_count_kv is 0 for a layer that attends");
+    f = every_second_attends(second, NULL);
+    expect_refusal(&f, PLIM_OK, "");
+}
+
+static void a_model_of_attention_alone_has_to_state_its_heads(void **state)
+{
+    (void)state;
+    struct file f = begin(3, 0, 3);
+    put_string(&f, "general.architecture", "llama");
+    put_u32(&f, "llama.block_count", 2);
+    put_u32(&f, "llama.embedding_length", 64);
+    expect_refusal(&f, PLIM_E_DATA, "attention.head_count is missing, and layers attend");
+    f = begin(3, 0, 4);
+    put_string(&f, "general.architecture", "llama");
+    put_u32(&f, "llama.block_count", 2);
+    put_u32(&f, "llama.embedding_length", 64);
+    put_u32(&f, "llama.attention.head_count", 65);
+    expect_refusal(&f, PLIM_E_DATA, "attention.head_count is more than embedding_length");
+    f = begin(3, 0, 4);
+    put_string(&f, "general.architecture", "rwkv6");
+    put_u32(&f, "rwkv6.block_count", 2);
+    put_u32(&f, "rwkv6.embedding_length", 64);
+    put_u32(&f, "rwkv6.attention.head_count", 0);
+    expect_refusal(&f, PLIM_OK, "");
+}
+
+static void channels_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    struct file f = begin(3, 0, 8);
+    put_string(&f, "general.architecture", "mamba2");
+    put_u32(&f, "mamba2.block_count", 1);
+    put_u32(&f, "mamba2.embedding_length", 64);
+    put_u32(&f, "mamba2.attention.head_count", 0);
+    put_u32(&f, "mamba2.ssm.conv_kernel", 4);
+    put_u32(&f, "mamba2.ssm.inner_size", 128);
+    put_u32(&f, "mamba2.ssm.state_size", 1U << 16);
+    put_u32(&f, "mamba2.ssm.group_count", 1U << 15); /* twice the product is 0 in 32 bits */
+    expect_refusal(&f, PLIM_E_RANGE, "more channels than any model has");
+}
+
 static void every_cut_is_truncated(void **state)
 {
     (void)state;
@@ -334,6 +406,9 @@ int main(void)
         cmocka_unit_test(layers_without_kv_heads_keep_a_state),
         cmocka_unit_test(sliding_layers_follow_the_architecture),
         cmocka_unit_test(bad_files_are_refused_with_a_reason),
+        cmocka_unit_test(a_layer_that_attends_without_heads_is_refused),
+        cmocka_unit_test(a_model_of_attention_alone_has_to_state_its_heads),
+        cmocka_unit_test(channels_that_do_not_fit_are_refused),
         cmocka_unit_test(every_cut_is_truncated),
         cmocka_unit_test(reading_survives_every_failing_allocation),
     };
