@@ -446,20 +446,20 @@ class Proxies(Daemon):
         self.ask(gate.port, "POST", "/v1/drain", {"on": False}, known)
         self.until(lambda: server().get("status", "").startswith("UP") and int(server()["weight"]) > 0)
 
-    def test_nginx_passes_on_what_fits_and_tells_the_rest_when_to_come_again(self):
+    def nginx(self, engine, gate, fail=None, patience="100ms"):
+        """The shipped configuration before an engine and a gate. fail: the choice in it, None: as shipped. Returns the port."""
         front = plimtest.free_port()
-        engine = Engine(blocks=101)
-        self.addCleanup(engine.server_close)
-        self.addCleanup(engine.shutdown)
-        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048, "--authz-lease", "10m")
-        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
         site = (plimtest.ROOT / "deploy" / "nginx" / "plimsoll-gate.conf").read_text()
         site = site.replace("127.0.0.1:8000", f"127.0.0.1:{engine.port}").replace("127.0.0.1:9755", f"127.0.0.1:{gate.port}")
         site = site.replace("127.0.0.1:8080", f"127.0.0.1:{front}")
+        site = site.replace("timeout 100ms;", f"timeout {patience};")
+        if fail is not None:
+            self.assertEqual(site.count("default open;"), 1)
+            site = site.replace("default open;", f"default {fail};")
         root = pathlib.Path(self.folder.name)
         (root / "site.conf").write_text(site)
         temporary = "".join(f"{kind}_temp_path {root}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        (root / "nginx.conf").write_text(f"daemon off; pid {root}/pid; error_log {root}/error.log; events {{}}\n"
+        (root / "nginx.conf").write_text(f"daemon off; master_process off; pid {root}/pid; error_log {root}/error.log; events {{}}\n"
                                          f"http {{ access_log off; {temporary} include {root}/site.conf; }}\n")
         nginx = shutil.which("nginx") or "/usr/sbin/nginx"
         command = [nginx, "-p", str(root), "-c", str(root / "nginx.conf")]
@@ -472,6 +472,15 @@ class Proxies(Daemon):
                 return s.connect_ex(("127.0.0.1", front)) == 0
 
         self.until(listens)
+        return front
+
+    def test_nginx_passes_on_what_fits_and_tells_the_rest_when_to_come_again(self):
+        engine = Engine(blocks=101)
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}", "--max-length", 2048, "--authz-lease", "10m")
+        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
+        front = self.nginx(engine, gate, patience="10s")  # a gate that is slow for once must not look like one that is away
         # By its bytes alone it is too long: a guess, so the engine judges it.
         self.assertEqual(self.ask(front, "POST", "/v1/completions", {"prompt": "word " * 1100})[:2], (200, {"ok": True}))
         self.assertEqual(engine.served, 1)
@@ -484,6 +493,40 @@ class Proxies(Daemon):
         self.assertTrue(1 <= int(headers["retry-after"]) <= 60)
         self.assertEqual(engine.served, 1)
         self.assertEqual(self.ask(front, "GET", "/v1/models")[0], 200)  # asks for no tokens, and is none of the gate's
+
+    def test_nginx_lets_pass_or_refuses_by_choice_while_the_gate_is_away(self):
+        engine = Engine()
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        token = pathlib.Path(self.folder.name) / "token"
+        token.write_text("0123456789abcdef0123")
+        token.chmod(0o600)
+        known = {"Authorization": "Bearer 0123456789abcdef0123"}
+        for fail, status, told in ((None, 200, {"ok": True}), ("closed", 503, "The server cannot judge requests at the moment.")):
+            gate = self.start("--capacity-tokens", 16000, "--token-file", token)
+            front = self.nginx(engine, gate, fail)
+
+            def asked():
+                code, text, headers = self.ask(front, "POST", "/v1/completions", {"prompt": "word"})
+                return code, text["error"]["message"] if "error" in text else text, headers.get("retry-after")
+
+            # What is refused stays refused, whatever the choice.
+            self.ask(gate.port, "POST", "/v1/drain", {"on": True}, known)
+            self.until(lambda: asked()[:2] == (503, "The server takes no new requests now."))
+            self.ask(gate.port, "POST", "/v1/drain", {"on": False}, known)
+            self.until(lambda: asked()[:2] == (200, {"ok": True}))
+            gate.send_signal(signal.SIGSTOP)  # hangs: it is connected to, and does not answer
+            os.waitid(os.P_PID, gate.pid, os.WSTOPPED)
+            try:
+                self.assertEqual(asked()[:2], (status, told), fail)
+            finally:
+                gate.send_signal(signal.SIGCONT)
+            gate.kill()
+            gate.wait()
+            code, text, after = asked()
+            self.assertEqual((code, text, after), (status, told, None if status == 200 else "5"), fail)
+            self.assertEqual(self.ask(front, "GET", "/v1/models")[0], status)  # nobody says that it needs no room
+            self.stop_all()
 
     def test_envoy_s_questions_are_answered_with_the_status_that_the_client_gets(self):
         gate = self.start("--capacity-tokens", 1600, "--max-length", 2048, "--authz-lease", "1s")
