@@ -222,7 +222,7 @@ struct plimsoll_gate_config {
 #define PLIMSOLL_GATE_WHOLE                                                                        \
     4u /* its answer comes in one piece: growth is reckoned from the start */
 #define PLIMSOLL_GATE_APART                                                                        \
-    8u /* samples answer as many prompts, each of prompt_tokens: they share nothing */
+    8u /* samples answer as many prompts, of prompt_tokens each on the average: they share nothing */
 
 struct plimsoll_gate_request {
     uint32_t prompt_tokens;
@@ -230,16 +230,16 @@ struct plimsoll_gate_request {
     uint32_t cached_tokens; /* of the prompt, that need not be computed */
     uint32_t
         shared_tokens; /* of the prompt, whose blocks running requests hold: they cost nothing */
-    uint32_t samples;  /* answers to one prompt; 0: 1; see _APART */
+    uint32_t samples;  /* answers to one prompt; 0: 1, more than 65536: so many; see _APART */
     uint32_t image_tokens; /* of the prompt, from pictures */
     uint32_t logprob_rows; /* prompt tokens whose log-probabilities are asked */
     uint32_t class_id;     /* from plimsoll_gate_class(); 0: in none */
     int32_t
         priority; /* 0: normal; below: refused when a tenth is free still; above: up to the whole pool */
-    uint32_t known_output; /* tokens, where somebody knows; 0: expected by class */
-    uint32_t flags;        /* PLIMSOLL_GATE_MAY_WAIT, _BY_LEASE, _WHOLE, _APART */
-    uint32_t reserved;
-    uint64_t lease_ns; /* 0: the ledger's */
+    uint32_t known_output;   /* tokens, where somebody knows; 0: expected by class */
+    uint32_t flags;          /* PLIMSOLL_GATE_MAY_WAIT, _BY_LEASE, _WHOLE, _APART */
+    uint32_t longest_tokens; /* of _APART: of the longest prompt; 0: all are as long */
+    uint64_t lease_ns;       /* 0: the ledger's */
 };
 
 struct plimsoll_gate_decision {

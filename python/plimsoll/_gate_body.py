@@ -29,6 +29,7 @@ class Asked:
     max_tokens: int = 0  # 0: not said
     samples: int = 1
     prompts: int = 1
+    longest: int = 0  # tokens that the longest of several prompts has at least
     logprob_rows: bool = False
     streams: bool = False
     priority: int = 0
@@ -57,6 +58,9 @@ def _add_prompt(asked: Asked, prompt: Any) -> None:
             for one in prompt:
                 if isinstance(one, (str, list)) and not (isinstance(one, list) and one and isinstance(one[0], list)):
                     _add_prompt(asked, one)
+                    ids = isinstance(one, list) and bool(one) and isinstance(one[0], int)
+                    least = len(one) if ids else _bytes(one) // TOKEN_BYTES if isinstance(one, str) else 0
+                    asked.longest = max(asked.longest, min(least, MOST - 1))
             asked.prompts = len(prompt)
 
 

@@ -54,7 +54,7 @@ class Config(ctypes.Structure):
 
 class Request(ctypes.Structure):
     _fields_ = _fields("u32 prompt_tokens max_tokens cached_tokens shared_tokens samples image_tokens logprob_rows"
-                       " class_id; i32 priority; u32 known_output flags reserved; u64 lease_ns")
+                       " class_id; i32 priority; u32 known_output flags longest_tokens; u64 lease_ns")
 
 
 class Decision(ctypes.Structure):

@@ -157,7 +157,7 @@ class Middleware:
                                     image_tokens=shown)
         if asked.prompts > 1:  # each has its own prompt: nothing of it is shared
             request.prompt_tokens = -(-request.prompt_tokens // asked.prompts)
-            request.flags = ledger_of.APART
+            request.flags, request.longest_tokens = ledger_of.APART, asked.longest
         request.max_tokens = asked.max_tokens
         if "embeddings" in _path(scope):
             request.max_tokens = request.known_output = 1

@@ -78,7 +78,7 @@ static enum plim_status need_prompt(struct plim__gate *g, const struct plim__gat
 {
     if (asked->request.prompt_tokens == 0) {
         count(g, PLIM_GATE_COUNT_BAD);
-        return plim__fail(err, PLIM_E_USAGE, "\"prompt_tokens\" is missing");
+        return plim__fail(err, PLIM_E_USAGE, "\"prompt_tokens\" or \"prompts\" is missing");
     }
     return PLIM_OK;
 }

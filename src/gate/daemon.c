@@ -22,15 +22,15 @@
 #define FAREWELL_MS   2000 /* between readiness off and the end: balancers look that often */
 #define DEFAULT_BLOCK 16u
 #define BODY_LIMIT    4096u
-#define AUTHZ_LIMIT   (UINT64_C(1) << 20)
+#define REQUEST_LIMIT (UINT64_C(1) << 20) /* a request itself, or the lengths of 65536 prompts */
 
 static const struct plim_http_route routes[] = {
-    {"POST", "/v1/admit", plim__gate_admit, 0, BODY_LIMIT},
+    {"POST", "/v1/admit", plim__gate_admit, 0, REQUEST_LIMIT},
     {"POST", "/v1/poll", plim__gate_poll, 0, BODY_LIMIT},
     {"POST", "/v1/extend", plim__gate_extend, 0, BODY_LIMIT},
     {"POST", "/v1/release", plim__gate_release, 0, BODY_LIMIT},
-    {"POST", "/v1/oom", plim__gate_oom, 0, BODY_LIMIT},
-    {"POST", "/v1/worked", plim__gate_worked, 0, BODY_LIMIT},
+    {"POST", "/v1/oom", plim__gate_oom, 0, REQUEST_LIMIT},
+    {"POST", "/v1/worked", plim__gate_worked, 0, REQUEST_LIMIT},
     {"POST", "/v1/figures", plim__gate_figures, 0, BODY_LIMIT},
     {"POST", "/v1/drain", plim__gate_drain, PLIM_HTTP_MUTATES, BODY_LIMIT},
     {"POST", "/v1/classes", plim__gate_class_set, PLIM_HTTP_MUTATES, BODY_LIMIT},
@@ -40,9 +40,9 @@ static const struct plim_http_route routes[] = {
     {"GET", "/healthz", plim__gate_healthz, PLIM_HTTP_OPEN, 0},
     {"GET", "/readyz", plim__gate_readyz, PLIM_HTTP_OPEN, 0},
     {"GET", "/authz", plim__gate_authz, PLIM_HTTP_ANY_HOST, 0},
-    {"POST", "/authz", plim__gate_authz, PLIM_HTTP_ANY_HOST, AUTHZ_LIMIT},
+    {"POST", "/authz", plim__gate_authz, PLIM_HTTP_ANY_HOST, REQUEST_LIMIT},
     /* Envoy asks with the request's own method, path and host. */
-    {"*", "/authz/{...}", plim__gate_authz, PLIM_HTTP_ANY_HOST, AUTHZ_LIMIT},
+    {"*", "/authz/{...}", plim__gate_authz, PLIM_HTTP_ANY_HOST, REQUEST_LIMIT},
 };
 
 void plim__gate_tell(const struct plim__gate *g, const char *fmt, ...)

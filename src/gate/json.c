@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#define PROMPTS_MAX 65536u /* of one request */
+
 /* ---- what a front door asks ---- */
 
 /* X(key, field): whole numbers of a request's body. */
@@ -30,6 +32,24 @@ static bool number(const json_t *value, uint32_t *out)
     }
     *out = (uint32_t)n;
     return true;
+}
+
+/* Tokens of each prompt of a batch. They are priced by their mean, and the longest one must fit by itself. */
+static bool prompts(const json_t *value, struct plimsoll_gate_request *out)
+{
+    size_t n = json_array_size(value); /* 0 when it is no array */
+    uint64_t sum = 0;
+    bool good = n > 0 && n <= PROMPTS_MAX;
+    for (size_t i = 0; good && i < n; i++) {
+        uint32_t tokens = 0;
+        good = number(json_array_get(value, i), &tokens) && tokens > 0;
+        sum += tokens;
+        out->longest_tokens = tokens > out->longest_tokens ? tokens : out->longest_tokens;
+    }
+    if (good) {
+        out->prompt_tokens = (uint32_t)((sum + n - 1) / n);
+    }
+    return good;
 }
 
 static enum plim_status read_key(const char *key, const json_t *value,
@@ -54,6 +74,8 @@ static enum plim_status read_key(const char *key, const json_t *value,
     } else if (strcmp(key, "class") == 0 && json_is_string(value)) {
         (void)snprintf(class_name, PLIMSOLL_GATE_NAME, "%s", json_string_value(value));
         good = true;
+    } else if (strcmp(key, "prompts") == 0) {
+        good = prompts(value, out);
     }
 #define X(name, field)                                                                             \
     else if (strcmp(key, name) == 0)                                                               \
@@ -80,6 +102,23 @@ static enum plim_status read_bytes(const json_t *value, uint64_t *out, struct pl
     return PLIM_OK;
 }
 
+/* What an object says of a request in all: of one prompt or of several. */
+static enum plim_status finish_request(const json_t *root, struct plimsoll_gate_request *r,
+                                       struct plim_err *err)
+{
+    size_t n = json_array_size(json_object_get(root, "prompts"));
+    if (n == 0) {
+        return PLIM_OK;
+    }
+    if (json_object_get(root, "prompt_tokens") != NULL) {
+        return plim__fail(err, PLIM_E_USAGE, "either \"prompt_tokens\" or \"prompts\"");
+    }
+    uint64_t samples = (uint64_t)n * (r->samples > 0 ? r->samples : 1);
+    r->samples = samples < UINT32_MAX ? (uint32_t)samples : UINT32_MAX;
+    r->flags |= n > 1 ? PLIMSOLL_GATE_APART : 0;
+    return PLIM_OK;
+}
+
 enum plim_status plim__gate_read_request(struct plim_str body, bool with_bytes,
                                          struct plim__gate_asked *out, struct plim_err *err)
 {
@@ -98,6 +137,9 @@ enum plim_status plim__gate_read_request(struct plim_str body, bool with_bytes,
         } else if (st == PLIM_OK) {
             st = read_key(key, value, &asked.request, asked.class_name, err);
         }
+    }
+    if (st == PLIM_OK) {
+        st = finish_request(root, &asked.request, err);
     }
     json_decref(root);
     if (st == PLIM_OK) {

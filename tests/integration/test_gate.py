@@ -213,7 +213,9 @@ class Bodies(unittest.TestCase):
         ids = bodies.read_request(b'{"prompt": [1, 2, 3], "max_tokens": 5}')
         self.assertEqual((ids.tokens, ids.text_bytes, ids.max_tokens, ids.prompts), (3, 0, 5, 1))
         many = bodies.read_request(b'{"prompt": [[1, 2], [3, 4, 5]]}')
-        self.assertEqual((many.tokens, many.prompts), (5, 2))
+        self.assertEqual((many.tokens, many.prompts, many.longest), (5, 2, 3))
+        texts = bodies.read_request(json.dumps({"prompt": ["x" * 160, "x" * 16, "x"], "n": 2}).encode())
+        self.assertEqual((texts.text_bytes, texts.prompts, texts.longest, texts.samples), (177, 3, 10, 2))
         sglang = bodies.read_request(b'{"text": "hello", "sampling_params": {"max_new_tokens": 12, "n": 3}}')
         self.assertEqual((sglang.text_bytes, sglang.max_tokens, sglang.samples), (5, 12, 3))
         responses = bodies.read_request(json.dumps({"input": "h\u00e9", "instructions": "be brief", "max_output_tokens": 4}).encode())
@@ -369,6 +371,9 @@ class Requests(Gated):
             engine._generate = look
             for prompt in ([5] * 150, [[5] * 150] * 6):  # in ten blocks each, the answer with it
                 await call(app, "/v1/completions", {"prompt": prompt, "max_tokens": 4})
+            for prompt in ([[5] * 2048, [5]], ["x" * 16 * 2048, "x"]):  # the server would refuse all for the one
+                status, headers, _, _ = await call(app, "/v1/completions", {"prompt": prompt, "max_tokens": 4})
+                self.assertEqual((status, headers["x-plimsoll-reason"]), (400, "too_long"))
         self.inside(work)
         self.assertEqual(held, [10, 60])
 

@@ -153,6 +153,22 @@ class Interface(Daemon):
         self.assertEqual((status, told["error"]["type"], told["decision"]["reason"]), (429, "rate_limit_exceeded", "memory"))
         self.assertTrue(1 <= int(headers["retry-after"]) <= 60 and 1000 <= int(headers["retry-after-ms"]) <= 60000)
 
+    def test_a_batch_is_one_reservation_and_refused_when_one_of_its_prompts_can_never_fit(self):
+        gate = self.start("--capacity-tokens", 1600, "--max-length", 1024, "--policy", "conservative")
+        batch = {"prompts": [100, 20, 60], "max_tokens": 20}
+        status, told, _ = self.ask(gate.port, "POST", "/v1/admit", batch)
+        self.assertEqual((status, told["now_units"], told["peak_units"]), (200, 3 * 4, 3 * 5))  # 60 tokens each, then 80
+        twice = self.ask(gate.port, "POST", "/v1/admit", {**batch, "samples": 2})[1]
+        self.assertEqual(twice["peak_units"], 2 * 3 * 5)
+        state = self.ask(gate.port, "GET", "/v1/pressure")[1]
+        self.assertEqual((state["live"], state["peak_units"]), (2, 45))
+        status, told, _ = self.ask(gate.port, "POST", "/v1/admit", {"prompts": [15] * 56, "max_tokens": 1})
+        self.assertEqual((status, told["decision"]["reason"]), (429, "memory"))  # 56 of the 55 blocks that are left
+        status, told, headers = self.ask(gate.port, "POST", "/v1/admit", {"prompts": [1, 1, 1024], "max_tokens": 1})
+        self.assertEqual((status, told["error"]["code"], headers["x-should-retry"]), (400, "context_length_exceeded", "false"))
+        status, told, _ = self.ask(gate.port, "POST", "/v1/admit", {"prompts": [15] * 3000, "max_tokens": 1})
+        self.assertEqual((status, told["decision"]["reason"], told["decision"]["peak_units"]), (400, "too_large", 3000))
+
     def test_bodies_that_make_no_sense_are_refused(self):
         gate = self.start("--capacity-tokens", 1600)
         for path, body in (("admit", b""), ("admit", b"[]"), ("admit", b"{"), ("admit", b'{"prompt_tokens": -1}'), ("admit", b"{}"),
@@ -163,7 +179,7 @@ class Interface(Daemon):
                            ("extend", b'{"id": 1, "generated": -5}'), ("poll", b"{}"), ("drain", b"{}")):
             status, said, _ = self.ask(gate.port, "POST", f"/v1/{path}", body)
             self.assertIn(status, (400, 401) if path == "drain" else (400,), (path, body, said))
-        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", b"x" * 5000)[0], 413)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/poll", b"x" * 5000)[0], 413)
         self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", b'{"prompt_tokens":1}', {"Content-Type": "text/plain"})[0], 400)
         self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure", headers={"Host": "evil.example"})[0], 403)
         self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 1})[0], 200)
@@ -223,6 +239,7 @@ class Description(Daemon):
         gate = self.start("--capacity-tokens", 1600, "--max-length", 4096, "--policy", "conservative", "--queue", 4)
         request = {"prompt_tokens": 800, "max_tokens": 300, "class": "a", "priority": -1, "samples": 1, "lease_s": 30, "wait": False}
         fits(request, "request")
+        fits({"prompts": [3, 4], "samples": 2}, "request")
         told = self.ask(gate.port, "POST", "/v1/admit", request)
         self.assertEqual(told[0], 200)
         fits(told[1], "decision")

@@ -50,6 +50,29 @@ static void every_key_of_a_request_is_read(void **state)
     assert_true(a.bytes == UINT64_MAX);
 }
 
+static void a_batch_is_one_request_of_so_many_prompts(void **state)
+{
+    struct plim__gate_asked a;
+    const struct plimsoll_gate_request *r = &a.request;
+    (void)state;
+    assert_ok(
+        read_body("{\"samples\": 2, \"prompts\": [10, 300, 15], \"max_tokens\": 9}", false, &a));
+    assert_int_equal(r->prompt_tokens, 109); /* 325 / 3, upwards */
+    assert_int_equal(r->longest_tokens, 300);
+    assert_int_equal(r->samples, 6);
+    assert_int_equal(r->max_tokens, 9);
+    assert_int_equal(r->flags, PLIMSOLL_GATE_APART);
+    assert_ok(
+        read_body("{\"prompts\": [10], \"samples\": 3}", false, &a)); /* a list of one is one */
+    assert_int_equal(r->prompt_tokens, 10);
+    assert_int_equal(r->samples, 3);
+    assert_int_equal(r->flags, 0);
+    assert_ok(read_body("{\"prompts\": [2147483647, 1], \"samples\": 2147483647}", false, &a));
+    assert_int_equal(r->prompt_tokens, 1u << 30);
+    assert_int_equal(r->samples, UINT32_MAX - 1);
+    assert_int_equal(r->longest_tokens, 2147483647);
+}
+
 static void bodies_that_make_no_sense_are_refused(void **state)
 {
     static const char *const bad[] = {"",
@@ -67,6 +90,14 @@ static void bodies_that_make_no_sense_are_refused(void **state)
                                       "{\"stream\": 0}",
                                       "{\"priority\": 4294967296}",
                                       "{\"class\": 1}",
+                                      "{\"prompts\": []}",
+                                      "{\"prompts\": [0]}",
+                                      "{\"prompts\": [1, -1]}",
+                                      "{\"prompts\": [1, \"2\"]}",
+                                      "{\"prompts\": 5}",
+                                      "{\"prompts\": {\"a\": 1}}",
+                                      "{\"prompts\": [5], \"prompt_tokens\": 5}",
+                                      "{\"prompt_tokens\": 5, \"prompts\": [5, 6]}",
                                       "{\"bytes\": -1}",
                                       "{\"bytes\": 1.0}",
                                       "{\"more\": 1}"};
@@ -223,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_of_a_request_is_read),
+        cmocka_unit_test(a_batch_is_one_request_of_so_many_prompts),
         cmocka_unit_test(bodies_that_make_no_sense_are_refused),
         cmocka_unit_test(figures_of_a_monitor_are_read),
         cmocka_unit_test(limits_of_a_class_are_read),

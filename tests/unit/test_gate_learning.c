@@ -53,6 +53,45 @@ static void samples_share_the_whole_blocks_of_their_prompt(void **state)
     end(&b);
 }
 
+static void a_batch_is_refused_for_ever_for_its_longest_prompt(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct plimsoll_gate_config c = paged(100);
+    c.max_length = 1000;
+    begin(&b, &c);
+    struct plimsoll_gate_request batch = {.prompt_tokens = 16,
+                                          .max_tokens = 8,
+                                          .samples = 3,
+                                          .longest_tokens = 999,
+                                          .flags = PLIMSOLL_GATE_APART};
+    struct plimsoll_gate_decision d = ask(&b, batch);
+    assert_int_equal(d.verdict, PLIMSOLL_GATE_ADMIT); /* it has room by itself */
+    assert_int_equal(d.now_units, 3);
+    batch.longest_tokens = 1000;
+    d = ask(&b, batch);
+    assert_int_equal(d.reason, PLIMSOLL_GATE_WHY_TOO_LONG);
+    batch.flags = 0; /* no batch: all samples have one prompt */
+    assert_int_equal(ask(&b, batch).verdict, PLIMSOLL_GATE_ADMIT);
+    end(&b);
+
+    c.max_length = 0;
+    begin(&b, &c);
+    batch.flags = PLIMSOLL_GATE_APART;
+    batch.longest_tokens = 100 * 16 - 1;
+    assert_int_equal(ask(&b, batch).verdict, PLIMSOLL_GATE_ADMIT);
+    batch.longest_tokens = 100 * 16;
+    assert_int_equal(ask(&b, batch).reason, PLIMSOLL_GATE_WHY_TOO_LARGE);
+    end(&b);
+
+    c.capacity_units = 100000;
+    begin(&b, &c);
+    d = ask(&b, (struct plimsoll_gate_request){
+                    .prompt_tokens = 15, .known_output = 1, .samples = 5000, .flags = 8});
+    assert_int_equal(d.now_units, 5000); /* each prompt of a large one counts */
+    end(&b);
+}
+
 static void a_known_length_is_expected_for_certain(void **state)
 {
     (void)state;
@@ -436,6 +475,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_share_the_whole_blocks_of_their_prompt),
+        cmocka_unit_test(a_batch_is_refused_for_ever_for_its_longest_prompt),
         cmocka_unit_test(a_known_length_is_expected_for_certain),
         cmocka_unit_test(lengths_are_learned_by_class),
         cmocka_unit_test(answers_that_were_cut_off_are_not_taken_for_short_ones),

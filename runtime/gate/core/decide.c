@@ -13,6 +13,8 @@
 
 #include <math.h>
 
+#define SAMPLES_MAX (1u << 16)
+
 #define MINOR_LESS 0.1 /* of the pool, that priorities below 0 leave free */
 #define CONTENDED  0.1 /* below `low`: from here on shares count */
 #define ALONE_WAIT 0.1 /* of the target: others ahead of a prompt that takes longer than it alone */
@@ -273,11 +275,12 @@ static enum plimsoll_gate_reason for_ever(const struct gate *g, const struct gat
     if (h->draining) {
         return h->draining == 2 ? PLIMSOLL_GATE_WHY_BREAKER : PLIMSOLL_GATE_WHY_DRAIN;
     }
-    if (c->max_length > 0 && s->prompt >= c->max_length) {
+    uint32_t longest = s->longest > s->prompt ? s->longest : s->prompt;
+    if (c->max_length > 0 && longest >= c->max_length) {
         return PLIMSOLL_GATE_WHY_TOO_LONG;
     }
     double room = gate__capacity(g);
-    double least = (double)gate__units(c, (uint64_t)s->prompt + 1 + c->lookahead_tokens, true);
+    double least = (double)gate__units(c, (uint64_t)longest + 1 + c->lookahead_tokens, true);
     if (c->flags & PLIMSOLL_GATE_WORK_IN_POOL) {
         least += (double)s->work / (double)c->unit_bytes;
     }
@@ -313,7 +316,7 @@ static void candidate(const struct gate *g, const struct plimsoll_gate_request *
     s->most = r->max_tokens > 0 && r->max_tokens < most ? r->max_tokens : most;
     s->cached = r->cached_tokens < s->prompt ? r->cached_tokens : s->prompt;
     s->shared = r->shared_tokens < s->prompt ? r->shared_tokens : s->prompt;
-    s->samples = r->samples > 0 ? (r->samples < 1024 ? r->samples : 1024) : 1;
+    s->samples = r->samples > 0 ? (r->samples < SAMPLES_MAX ? r->samples : SAMPLES_MAX) : 1;
     s->image_tokens = r->image_tokens;
     s->logprob_rows = r->logprob_rows;
     s->known = r->known_output < s->most ? r->known_output : s->most;
@@ -323,6 +326,7 @@ static void candidate(const struct gate *g, const struct plimsoll_gate_request *
     s->lease_ns = r->lease_ns > 0 ? r->lease_ns : c->lease_ns;
     s->leased = (r->flags & PLIMSOLL_GATE_BY_LEASE) != 0;
     s->apart = (r->flags & PLIMSOLL_GATE_APART) != 0;
+    s->longest = s->apart ? r->longest_tokens : 0;
     s->queued = gate__to_compute(s);
     s->generated = 0;
     s->first_ns = 0;

@@ -83,7 +83,7 @@ struct gate_slot {
     uint32_t whole;                /* 1: its answer comes in one piece */
     uint32_t doubt[GATE_HORIZONS]; /* fixed: how far its forecast may be off with all others */
     uint32_t apart;                /* 1: its samples have prompts of their own */
-    uint32_t pad0;
+    uint32_t longest; /* tokens of the longest of these; 0: they are as long as prompt */
     uint64_t pad[3];
 };
 
