@@ -110,16 +110,21 @@ static void note_failure(struct run *r, uint64_t size)
     note_headroom(r, &s);
 }
 
+/* Only allocations, flushes and drops have one; a trace of nothing but frees has no lanes at all. */
+static struct plim_lane lane_of(const struct run *r, const struct plim_request *request)
+{
+    return r->q->lanes.items[plim_request_lane(request)];
+}
+
 static enum plim_status step(struct run *r, const struct plim_request *request, bool *stop,
                              struct plim_err *err)
 {
-    struct plim_lane lane = r->q->lanes.items[plim_request_lane(request)];
-    uint64_t addr = request->slot <= r->q->slots ? r->addr[request->slot] : 0;
+    uint64_t addr = r->addr[request->slot];
     switch (plim_request_kind(request)) {
     case PLIM_REQUEST_ALLOC: {
         uint64_t size = plim__request_scaled(request, r->setup->scale);
         bool failed = false;
-        PLIM_TRY(serve(r, request->slot, size, lane, &failed, err));
+        PLIM_TRY(serve(r, request->slot, size, lane_of(r, request), &failed, err));
         r->result->last.failed = failed;
         if (failed) {
             note_failure(r, size);
@@ -139,7 +144,7 @@ static enum plim_status step(struct run *r, const struct plim_request *request, 
         plim_engine_trim(r->model.engine);
         return PLIM_OK;
     case PLIM_REQUEST_POOL_DROP:
-        plim_engine_drop_pool(r->model.engine, lane.pool);
+        plim_engine_drop_pool(r->model.engine, lane_of(r, request).pool);
         return PLIM_OK;
     default: /* the end of a free that waits counts */
         return PLIM_OK;

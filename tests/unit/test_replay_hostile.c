@@ -126,6 +126,36 @@ static void a_recording_without_requests_of_frees_still_frees(void **state)
     plim_snapshot_fini(&s);
 }
 
+/* A recording that begins late may hold nothing but frees: then no request has a stream or a pool. */
+static void a_recording_of_nothing_but_frees_replays_on_both_allocators(void **state)
+{
+    struct plim_snapshot s;
+    struct plim_conf conf;
+    struct plim_replay_result result;
+    const struct plim_moving_options moving = {0};
+    (void)state;
+    begin(&s);
+    add(&s, PLIM_ACTION_FREE_REQUESTED, 0x1000000, 512);
+    add(&s, PLIM_ACTION_FREE_COMPLETED, 0x1000000, 512);
+    struct plim_segment segment = {.addr = 0x1000000, .size = 2 * PLIM_MIB, .n_blocks = 1};
+    struct plim_block block = {
+        .addr = segment.addr, .size = segment.size, .state = PLIM_BLOCK_INACTIVE};
+    struct plim_heap *heap = &s.devices.items[0].heap;
+    assert_ok(plim_vec_push(&heap->segments, NULL, segment));
+    assert_ok(plim_vec_push(&heap->blocks, NULL, block));
+    struct plim_requests q = built(&s);
+    assert_int_equal(q.lanes.n, 0);
+    assert_true(q.items.n > 0);
+    plim_conf_init(&conf, PLIM_TORCH_LATEST);
+    struct plim_replay_setup setup = {.conf = &conf, .start = PLIM_START_ANEW};
+    assert_ok(plim_replay(&q, &setup, &result, NULL));
+    setup.moving = &moving;
+    assert_ok(plim_replay(&q, &setup, &result, NULL));
+    assert_int_equal(result.last.active, 0);
+    plim_requests_fini(&q);
+    plim_snapshot_fini(&s);
+}
+
 static void a_device_that_is_not_there_is_an_error(void **state)
 {
     struct plim_snapshot s;
@@ -179,6 +209,7 @@ static void noise(struct plim_snapshot *s, uint64_t seed, size_t n)
 static void noise_gives_answers(void **state)
 {
     static const char *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:20"};
+    static const struct plim_moving_options moving;
     (void)state;
     for (uint64_t seed = 1; seed <= 120; seed++) {
         struct plim_snapshot s;
@@ -197,6 +228,9 @@ static void noise_gives_answers(void **state)
                                               .start = PLIM_START_ANEW,
                                               .go_on = true};
             assert_ok(plim_replay(&q, &setup, &result, NULL));
+            setup.moving = &moving;
+            assert_ok(plim_replay(&q, &setup, &result, NULL));
+            setup.moving = NULL;
             setup.capacity = 0;
             assert_ok(plim_replay(&q, &setup, &result, NULL));
         }
@@ -318,6 +352,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_left_out_and_counted),
         cmocka_unit_test(a_failure_in_the_middle_is_a_request_that_is_freed_at_once),
         cmocka_unit_test(a_recording_without_requests_of_frees_still_frees),
+        cmocka_unit_test(a_recording_of_nothing_but_frees_replays_on_both_allocators),
         cmocka_unit_test(a_device_that_is_not_there_is_an_error),
         cmocka_unit_test(noise_gives_answers),
         cmocka_unit_test(bounds_of_a_small_case_are_exact),
