@@ -20,9 +20,9 @@ enum plim_status plim_cmd_help(struct plim_cli *cli, const struct plim_opts_help
     } else if (plim_cli_is(opts->format, "scdoc")) {
         plim_help_scdoc(&cli->out, verb);
     } else if (verb != NULL) {
-        plim_help_verb(&cli->out, verb);
+        plim_help_verb(&cli->out, verb, cli->width);
     } else {
-        plim_help_program(&cli->out);
+        plim_help_program(&cli->out, cli->width);
     }
     return PLIM_OK;
 }

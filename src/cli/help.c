@@ -4,13 +4,16 @@
 
 #include "cli/help.h"
 
+#include "base/num.h"
 #include "cli/parse.h"
 #include "cli/version.h"
 
 #include <stdio.h>
 
-#define LEFT_MAX 28 /* columns of the option column; longer ones get a line of their own */
-#define TEXT_MAX 96 /* columns of a help line */
+#define LEFT_MAX   28 /* columns of the option column; longer ones get a line of their own */
+#define TEXT_MAX   96 /* columns of a help line on a terminal that has more */
+#define NARROW     60 /* columns; below it a help text stands under its option */
+#define NARROW_PAD 8
 
 static const char *kind_text(enum plim_option_kind kind)
 {
@@ -42,12 +45,12 @@ static void synopsis(struct plim_buf *out, const struct plim_verb *verb)
 }
 
 /* `text` broken at blanks; the first line starts at column `at`, the others at column `indent`. */
-static void wrap(struct plim_buf *out, const char *text, size_t at, size_t indent)
+static void wrap(struct plim_buf *out, const char *text, size_t at, size_t indent, size_t width)
 {
     bool first = true;
     while (*text != '\0') {
         size_t n = strcspn(text, " ");
-        if (at + n > TEXT_MAX) {
+        if (at + n > width && !first) {
             plim_buf_char(out, '\n');
             plim_buf_repeat(out, " ", indent);
             at = indent;
@@ -62,46 +65,81 @@ static void wrap(struct plim_buf *out, const char *text, size_t at, size_t inden
     plim_buf_char(out, '\n');
 }
 
-static void option_line(struct plim_buf *out, const struct plim_option *option)
+/* "  -f, --format text|json", broken behind a | where the line is full. The column behind it. */
+static size_t option_head(struct plim_buf *out, const struct plim_option *option, size_t width)
 {
-    char left[96];
-    char letter[8] = "    ";
+    size_t start = out->n;
+    const char *arg = option->arg ? option->arg : "";
     if (option->letter != 0) {
-        (void)snprintf(letter, sizeof(letter), "-%c, ", option->letter);
+        plim_buf_printf(out, "  -%c, --%s", option->letter, option->name);
+    } else {
+        plim_buf_printf(out, "      --%s", option->name);
     }
-    int n = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, option->name,
-                     option->arg ? " " : "", option->arg ? option->arg : "");
-    plim_buf_text(out, left);
-    size_t at = n > 0 ? (size_t)n : 0;
-    if (at > LEFT_MAX) {
+    size_t at = out->n - start;
+    size_t indent = plim_min_u64(at + 1, LEFT_MAX);
+    plim_buf_text(out, *arg ? " " : "");
+    at += *arg ? 1 : 0;
+    while (*arg) {
+        size_t n = strcspn(arg, "|");
+        n += arg[n] == '|';
+        if (at + n > width) {
+            plim_buf_char(out, '\n');
+            plim_buf_repeat(out, " ", indent);
+            at = indent;
+        }
+        plim_buf_add(out, (struct plim_str){arg, n});
+        at += n;
+        arg += n;
+    }
+    return at;
+}
+
+static void option_line(struct plim_buf *out, const struct plim_option *option, size_t width)
+{
+    size_t left = width < NARROW ? NARROW_PAD : LEFT_MAX + 2;
+    size_t at = option_head(out, option, width);
+    if (at + 2 > left) {
         plim_buf_char(out, '\n');
         at = 0;
     }
-    plim_buf_repeat(out, " ", LEFT_MAX + 2 - at);
+    plim_buf_repeat(out, " ", left - at);
     char help[512];
     (void)snprintf(help, sizeof(help), "%s%s%s%s", option->help,
                    option->initial ? " (default " : "", option->initial ? option->initial : "",
                    option->initial ? ")" : "");
-    wrap(out, help, LEFT_MAX + 2, LEFT_MAX + 2);
+    wrap(out, help, left, left, width);
 }
 
-void plim_help_verb(struct plim_buf *out, const struct plim_verb *verb)
+static void paragraph(struct plim_buf *out, const char *text, size_t width)
 {
+    wrap(out, text, 0, 0, width);
+}
+
+void plim_help_verb(struct plim_buf *out, const struct plim_verb *verb, unsigned columns)
+{
+    size_t width = plim_min_u64(columns, TEXT_MAX);
+    char about[256];
+    bool asks = verb->about[strlen(verb->about) - 1] == '?';
+    (void)snprintf(about, sizeof(about), "plimsoll %s: %s%s", verb->name, verb->about,
+                   asks ? "" : ".");
     plim_buf_text(out, "usage: ");
     synopsis(out, verb);
-    plim_buf_printf(out, "\n\nplimsoll %s: %s.\n\nOptions:\n", verb->name, verb->about);
+    plim_buf_text(out, "\n\n");
+    paragraph(out, about, width);
+    plim_buf_text(out, "\nOptions:\n");
     for (size_t i = 0; i < verb->n_options; i++) {
-        option_line(out, &verb->options[i]);
+        option_line(out, &verb->options[i], width);
     }
-    plim_buf_printf(
-        out,
-        "\nOptions can also be set as PLIMSOLL_NAME in the environment or in the config file.\n"
-        "More: man plimsoll-%s\n",
-        verb->name);
+    plim_buf_char(out, '\n');
+    paragraph(out,
+              "Options can also be set as PLIMSOLL_NAME in the environment or in the config file.",
+              width);
+    plim_buf_printf(out, "More: man plimsoll-%s\n", verb->name);
 }
 
-void plim_help_program(struct plim_buf *out)
+void plim_help_program(struct plim_buf *out, unsigned columns)
 {
+    size_t width = plim_min_u64(columns, TEXT_MAX);
     size_t n = 0;
     const struct plim_verb *verbs = plim_verbs(&n);
     plim_buf_text(out, "usage: plimsoll VERB [options] [arguments]\n\n"
@@ -109,13 +147,17 @@ void plim_help_program(struct plim_buf *out)
                        "Verbs:\n");
     for (size_t i = 0; i < n; i++) {
         plim_buf_printf(out, "  %-12s", verbs[i].name);
-        wrap(out, verbs[i].about, 14, 14);
+        wrap(out, verbs[i].about, 14, 14, width);
     }
-    plim_buf_text(
-        out, "\n'plimsoll VERB --help' lists a verb's options; 'plimsoll --version' says what "
-             "this is.\n"
-             "Exit status: 0 an answer was given, 1 the answer is bad (--check), 2 will not fit "
-             "(plan),\n64 wrong use, 65 bad data, 66 no input, 71 system, 73 and 74 output.\n");
+    plim_buf_char(out, '\n');
+    paragraph(out,
+              "'plimsoll VERB --help' lists a verb's options; 'plimsoll --version' says what "
+              "this is.",
+              width);
+    paragraph(out,
+              "Exit status: 0 an answer was given, 1 the answer is bad (--check), 2 will not fit "
+              "(plan), 64 wrong use, 65 bad data, 66 no input, 71 system, 73 and 74 output.",
+              width);
 }
 
 static void option_json(struct plim_jsonw *w, const struct plim_option *option)

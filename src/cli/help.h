@@ -6,11 +6,11 @@
 
 #include "cli/verbs.h"
 
-/** plim_help_program() - what the program is, and its verbs. */
-void plim_help_program(struct plim_buf *out);
+/** plim_help_program() - what the program is, and its verbs, in lines of at most so many columns. */
+void plim_help_program(struct plim_buf *out, unsigned columns);
 
-/** plim_help_verb() - synopsis and options of one verb. */
-void plim_help_verb(struct plim_buf *out, const struct plim_verb *verb);
+/** plim_help_verb() - synopsis and options of one verb, in lines of at most so many columns. */
+void plim_help_verb(struct plim_buf *out, const struct plim_verb *verb, unsigned columns);
 
 /** plim_help_json() - everything, `{"schema": "plimsoll.help/1", "verbs": [...]}`. */
 void plim_help_json(struct plim_buf *out);

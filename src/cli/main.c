@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define ARENA_BUDGET (UINT64_C(8) << 30) /* bytes; verbs set tighter ones for what they read */
+#define NO_TERMINAL  80                  /* columns of what goes to a file or a pipe */
 
 static const char *environment(const char *name)
 {
@@ -72,7 +73,7 @@ static unsigned terminal_width(void)
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
         return size.ws_col;
     }
-    return 80;
+    return NO_TERMINAL;
 }
 
 static enum plim_status send_answer(const struct plim_cli *cli, const void *values,
@@ -101,13 +102,13 @@ static enum plim_status run_verb(struct plim_cli *cli, int argc, char **argv, st
     enum plim_status st = plim_options_parse(cli->verb, argc, argv, &around, &got, err);
     plim_config_fini(&config);
     PLIM_TRY(st);
+    cli->width = terminal_width();
     if (flag_value(cli->verb, got.values, "help")) {
-        plim_help_verb(&cli->out, cli->verb);
+        plim_help_verb(&cli->out, cli->verb, cli->width);
     } else {
         cli->args = got.args;
         cli->n_args = got.n_args;
         cli->color = wants_color(cli->verb, got.values);
-        cli->width = terminal_width();
         PLIM_TRY(unless_pipe_broke(cli->verb->run(cli, got.values, err), err));
     }
     return unless_pipe_broke(send_answer(cli, got.values, err), err);
@@ -139,7 +140,7 @@ static enum plim_status find_verb(const char *word, const struct plim_verb **out
 static int no_verb(void)
 {
     struct plim_buf out = {0};
-    plim_help_program(&out);
+    plim_help_program(&out, NO_TERMINAL);
     (void)fwrite(out.p ? out.p : "", 1, out.n, stderr);
     plim_buf_fini(&out);
     return plim_status_exit(PLIM_E_USAGE);
@@ -151,7 +152,7 @@ int main(int argc, char **argv)
         return no_verb();
     }
     struct plim_err err = {0};
-    struct plim_cli cli = {.width = 80};
+    struct plim_cli cli = {.width = NO_TERMINAL};
     plim_arena_init(&cli.arena, ARENA_BUDGET);
     enum plim_status st = find_verb(argv[1], &cli.verb, &err);
     if (st == PLIM_OK) {

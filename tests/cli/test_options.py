@@ -52,6 +52,19 @@ class TableTest(unittest.TestCase):
                 if option["letter"]:
                     self.assertIn(f"-{option['letter']}, --{option['name']}", text)
 
+    def test_help_keeps_to_the_columns_of_a_terminal(self):
+        """help is at most 80 columns wide, and no choice is cut off"""
+        texts = {"help": text_of("help")}
+        for verb in table()["verbs"]:
+            texts[verb["name"]] = text_of(verb["name"], "--help")
+            flat = re.sub(r"\|\n +", "|", texts[verb["name"]])
+            for option in verb["options"]:
+                if option["argument"]:
+                    self.assertRegex(flat, rf"--{option['name']} {re.escape(option['argument'])}(\s|$)")
+        for name, text in texts.items():
+            self.assertEqual([], [line for line in text.splitlines() if len(line) > 80], name)
+            self.assertNotIn("?.", text, name)
+
     def test_program_help_lists_every_verb(self):
         """the program's help lists every verb"""
         text = text_of("help")
