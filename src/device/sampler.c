@@ -44,6 +44,9 @@ enum plim_status plim_sampler_open(const struct plim_sampler_options *options,
     if (options->script != NULL && stat(options->script, &info) != 0) {
         return plim__fail(err, PLIM_E_NOINPUT, "there is no '%.150s'", options->script);
     }
+    if (options->script != NULL && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
+        PLIM_TRY(plim__script_check(options->script, err)); /* a pipe can be read once only */
+    }
     struct plim_sampler *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for a sampler");

@@ -30,7 +30,7 @@ struct plim_sampler_options {
 };
 
 /** plim_sampler_open() - drivers are opened by the first sample. Errors: PLIM_E_NOINPUT no such
- * script; PLIM_E_NOMEM; PLIM_E_OS no thread. */
+ * script; PLIM_E_DATA no sample in it (a pipe is believed); PLIM_E_NOMEM; PLIM_E_OS no thread. */
 PLIM_MUST_USE enum plim_status plim_sampler_open(const struct plim_sampler_options *options,
                                                  struct plim_sampler **out, struct plim_err *err);
 
@@ -82,6 +82,10 @@ struct plim_vendor {
 };
 
 extern const struct plim_vendor plim__vendor_nvml, plim__vendor_drm, plim__vendor_script;
+
+/** plim__script_check() - whether a file of samples can be read and begins with one. Errors:
+ * PLIM_E_DATA, naming the file; those of plim_file_read(). */
+PLIM_MUST_USE enum plim_status plim__script_check(const char *path, struct plim_err *err);
 
 /* ---- workers (worker.c) ---- */
 

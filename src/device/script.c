@@ -64,6 +64,28 @@ static struct plim_str line_at(const struct script *s, size_t at)
     return rest;
 }
 
+enum plim_status plim__script_check(const char *path, struct plim_err *err)
+{
+    struct script s = {0};
+    PLIM_TRY(plim_file_read(path, SCRIPT_BYTES, &s.text, err));
+    enum plim_status st = plim__fail(err, PLIM_E_DATA, "no sample is in it");
+    struct plim_sample sample = {0};
+    for (struct plim_str line = {0}; s.at < s.text.n; s.at += line.n + 1) {
+        line = line_at(&s, s.at);
+        if (line.n > 0 && !plim_str_starts(line, PLIM_STR("hang "))) {
+            st = plim_sample_parse(line, &sample, err);
+            break;
+        }
+    }
+    if (st != PLIM_OK) {
+        plim__err_where(err, "%s", path);
+        plim__err_hint(err, "a plimsoll.sample/1 object on each line, such as incidents hold");
+    }
+    plim_sample_fini(&sample);
+    free((void *)(uintptr_t)s.text.p);
+    return st;
+}
+
 static enum plim_status script_sample(void *self, struct plim_sample *out, struct plim_err *err)
 {
     struct script *s = self;

@@ -60,10 +60,8 @@ static int exec_error(int fd)
 static enum plim_status no_command(const struct plim_dryrun_setup *setup, int error,
                                    struct plim_err *err)
 {
-    enum plim_status st = plim__fail(err, PLIM_E_NOINPUT, "cannot run '%s'", setup->command[0]);
-    if (err != NULL) {
-        err->os_errno = error;
-    }
+    enum plim_status st =
+        plim__fail_errno(err, PLIM_E_NOINPUT, error, "cannot run '%s'", setup->command[0]);
     plim__err_hint(err, "the command follows the options: plimsoll dryrun -- python train.py");
     return st;
 }
