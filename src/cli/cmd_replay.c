@@ -5,6 +5,7 @@
 #include "cli/moving_input.h"
 #include "cli/replay_input.h"
 #include "replay/driver.h"
+#include "replay/effects.h"
 #include "report/replay.h"
 
 static enum plim_status self_check(struct plim_cli *cli, const struct plim_opts_replay *opts,
@@ -41,6 +42,25 @@ static void write_answer(struct plim_cli *cli, const char *format,
     }
 }
 
+/* Whether the model knows why the recorded request failed; NULL when nobody can tell. `answer` holds it. */
+static enum plim_status reproduce(const struct plim_replay_input *in, bool *answer,
+                                  const bool **out, struct plim_err *err)
+{
+    const struct plim_requests *q = &in->requests;
+    struct plim_effects effects = {0};
+    *out = NULL;
+    if (!q->recorded_failure || in->snapshot.level != PLIM_LEVEL_BLOCKS) {
+        return PLIM_OK;
+    }
+    enum plim_status st = plim_replay_effects(q, q->failure_event, NULL, 0, &effects, err);
+    if (st == PLIM_OK && effects.replays > 0) {
+        *answer = effects.reproduced;
+        *out = answer;
+    }
+    /* A heap that contradicts itself, or a backend without a model, leaves it open. */
+    return st == PLIM_E_NOMEM ? st : PLIM_OK;
+}
+
 static enum plim_status replay(struct plim_cli *cli, const struct plim_opts_replay *opts,
                                const struct plim_replay_input *in,
                                const struct plim_moving_options *moving,
@@ -69,6 +89,9 @@ static enum plim_status replay(struct plim_cli *cli, const struct plim_opts_repl
     PLIM_TRY(in->snapshot.level == PLIM_LEVEL_BLOCKS
                  ? plim_replay(&in->requests, &setup, &result, err)
                  : plim_replay_driver(&in->requests, &setup, &result, err));
+    bool answer = false;
+    const bool *reproduced = NULL;
+    PLIM_TRY(reproduce(in, &answer, &reproduced, err));
     struct plim_replay_view view = {
         .requests = &in->requests,
         .setup = &setup,
@@ -76,6 +99,7 @@ static enum plim_status replay(struct plim_cli *cli, const struct plim_opts_repl
         .conf = moving ? "" : plim_arena_sayf(&cli->arena, "%.*s", PLIM_STR_ARG(text)),
         .capacity_by = in->capacity_by,
         .seating = plan->made ? &plan->facts : NULL,
+        .reproduced = reproduced,
     };
     write_answer(cli, opts->format, &view);
     cli->exit_code = opts->check && result.failed ? 1 : 0;

@@ -27,7 +27,7 @@ struct plim_effect {
 
 struct plim_effects {
     bool reproduced;  /* the replay under the recorded settings fails at the same request */
-    uint32_t replays; /* how many were run */
+    uint32_t replays; /* how many were run; 0: how much room there was is not known */
 };
 
 /**

@@ -335,6 +335,7 @@ static void learn_capacity(struct plim__builder *b, uint64_t reserved)
         } else if (e->action == PLIM_ACTION_OOM && !q->recorded_failure &&
                    e->size < PLIM_TORCH_TOO_LARGE) {
             q->recorded_failure = true;
+            q->failure_event = (uint32_t)i;
             /* Growing an expandable segment may take up to a page more than the request. */
             uint64_t need = plim_round_segment(e->size, q->conf.large_segment) +
                             (q->conf.expandable ? 2 * q->conf.large_segment : 0);

@@ -115,7 +115,8 @@ struct plim_requests {
     /* Bytes that the allocator could have in all: reserved + free at a failure in the recording; when
      * none failed but some had to give the cache back first, the most it had. 0: not known. */
     uint64_t recorded_capacity;
-    bool recorded_failure; /* some request failed in the recording */
+    bool recorded_failure;  /* some request failed in the recording */
+    uint32_t failure_event; /* with recorded_failure: the first one, an event of the trace */
     bool cap_seen; /* it failed though the device had room: a memory cap, below recorded_capacity */
     uint64_t own_bursts;  /* releases that failing allocations caused */
     uint64_t user_bursts; /* releases that the program caused */

@@ -23,6 +23,9 @@ struct plim_replay_view {
     const char *conf;                         /* the settings as a text */
     const char *capacity_by;                  /* "given", "computed", "estimated" or "unknown" */
     const struct plim_seating_facts *seating; /* that was made for it; NULL: none was */
+    /* Whether a replay of the recorded failure, under its own settings and with the room that there was,
+     * fails there too; NULL: nothing failed, or it was not tried. */
+    const bool *reproduced;
 };
 
 void plim_text_replay(struct plim_buf *out, const struct plim_replay_view *view,

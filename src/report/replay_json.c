@@ -109,6 +109,28 @@ void plim_json_doubts(struct plim_jsonw *w, const struct plim_requests *requests
     plim_jsonw_end(w);
 }
 
+/* What failed in the recording, and whether the model knows why. */
+static void recorded_failure(struct plim_jsonw *w, const struct plim_replay_view *v)
+{
+    const struct plim_requests *q = v->requests;
+    plim_jsonw_key(w, "recorded_failure");
+    if (!q->recorded_failure) {
+        plim_jsonw_null(w);
+        return;
+    }
+    plim_jsonw_object(w);
+    plim_jsonw_kv_u64(w, "event", q->failure_event);
+    plim_jsonw_kv_u64(w, "request_bytes", q->device->trace.events.items[q->failure_event].size);
+    plim_jsonw_kv_u64(w, "room_bytes", plim_replay_capacity(q));
+    plim_jsonw_key(w, "reproduced");
+    if (v->reproduced) {
+        plim_jsonw_bool(w, *v->reproduced);
+    } else {
+        plim_jsonw_null(w);
+    }
+    plim_jsonw_end(w);
+}
+
 static void samples(struct plim_jsonw *w, const struct plim_replay_result *r)
 {
     plim_jsonw_key(w, "samples");
@@ -215,6 +237,7 @@ void plim_json_replay(struct plim_jsonw *w, const struct plim_replay_view *v,
     plim_json_replay_run(w, v->requests, v->setup, v->result, v->conf);
     json_seating(w, v->seating);
     failure(w, v);
+    recorded_failure(w, v);
     samples(w, v->result);
     plim_json_doubts(w, v->requests);
     plim_jsonw_end(w);

@@ -152,6 +152,37 @@ void plim_text_doubts(struct plim_buf *out, const struct plim_requests *q,
     plim_arena_fini(&arena);
 }
 
+/* What the replay says about the failure in the recording, when that is not what one would expect; or NULL. */
+static const char *failure_note(const struct plim_replay_view *v, struct plim_arena *arena)
+{
+    const struct plim_requests *q = v->requests;
+    uint64_t had = plim_replay_capacity(q);
+    uint64_t room = plim_sub_sat(v->setup->capacity, v->setup->external);
+    if (v->reproduced && !*v->reproduced) {
+        return plim_arena_sayf(
+            arena,
+            "It is not reproduced: under the settings of the recording, and with the %s that the "
+            "allocator could have when it failed, the model serves the request of %s. So the "
+            "recording does not show what limited the run. It may be %smemory that another process "
+            "or a library held for a while, a memory cap, or settings that the program changed. "
+            "Only differences between settings count, not that they serve it.",
+            bytes_text(arena, had),
+            bytes_text(arena, q->device->trace.events.items[q->failure_event].size),
+            q->complete ? "" : "what lies before the recording, ");
+    }
+    if (q->recorded_failure && !q->cap_seen && !v->result->failed && v->setup->capacity > 0 &&
+        room > had) {
+        return plim_arena_sayf(
+            arena,
+            "The allocator could have %s when the recorded run failed; this replay gives it %s. "
+            "What others used of the device is taken off with --external.",
+            bytes_text(arena, had), bytes_text(arena, room));
+    }
+    return NULL;
+}
+
+#define FAILURE_HEADING "The failure in the recording"
+
 /* ---- whole ------------------------------------------------------------------------------------- */
 
 struct row {
@@ -235,6 +266,11 @@ void plim_text_replay(struct plim_buf *out, const struct plim_replay_view *v,
         plim_text_stranded_line(out, v->result, v->result->peak.stranded, 48, style->unicode);
         plim_buf_text(out, "| stranded\n");
     }
+    const char *note = failure_note(v, arena);
+    if (note) {
+        plim_text_heading(out, FAILURE_HEADING, style);
+        plim_text_wrap(out, "  ", note, style);
+    }
     plim_text_doubts(out, v->requests, style);
 }
 
@@ -252,6 +288,12 @@ void plim_markdown_replay(struct plim_buf *out, const struct plim_replay_view *v
         plim_buf_printf(out, "| %s | ", rows[i].name);
         plim_markdown_escape(out, rows[i].text);
         plim_buf_text(out, " |\n");
+    }
+    const char *note = failure_note(v, arena);
+    if (note) {
+        plim_buf_text(out, "\n### " FAILURE_HEADING "\n\n");
+        plim_markdown_escape(out, note);
+        plim_buf_char(out, '\n');
     }
     const char *const *list = plim_doubt_list(v->requests, arena, &n);
     for (size_t i = 0; i < n; i++) {

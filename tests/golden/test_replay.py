@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -91,6 +92,33 @@ class Replays(unittest.TestCase):
         args = ("replay", self.trace["streams"], "--format", "json", "--external", "500MiB")
         self.assertIsNotNone(plimsoll(*args, "--device-memory", "24GiB")["first_oom"])
         self.assertIsNone(plimsoll(*args, "--device-memory", "80GiB")["first_oom"])
+
+    def test_a_failure_that_its_own_settings_serve_is_said_to_be_unexplained(self):
+        """a recorded failure that the recorded settings serve is said to be not reproduced; others are not"""
+        where = {"addr": 0x7f0000000000, "stream": 0, "frames": []}
+        trace = [{"action": "segment_alloc", "size": 20 << 20, **where},
+                 {"action": "alloc", "size": 9 << 20, **where},
+                 {"action": "free_requested", "size": 9 << 20, **where},
+                 {"action": "free_completed", "size": 9 << 20, **where},
+                 {"action": "oom", "size": 8 << 20, "device_free": 0, "stream": 0, "frames": []}]
+        segment = {"device": 0, "address": where["addr"], "total_size": 20 << 20, "stream": 0, "segment_type": "large",
+                   "allocated_size": 0, "active_size": 0, "requested_size": 0, "is_expandable": False,
+                   "segment_pool_id": (0, 0),
+                   "blocks": [{"address": where["addr"], "size": 20 << 20, "requested_size": 0, "state": "inactive"}]}
+        path = pathlib.Path(self.folder.name) / "unexplained.pickle"
+        path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [trace]}))
+        got = plimsoll("replay", path, "--format", "json")
+        self.assertEqual(got["recorded_failure"], {"event": 4, "request_bytes": 8 << 20, "room_bytes": 20 << 20,
+                                                   "reproduced": False})
+        for form in ("text", "markdown"):
+            said = " ".join(subprocess.run([PLIMSOLL, "replay", path, "--format", form], capture_output=True, text=True,
+                                           check=True).stdout.split())
+            self.assertIn("The failure in the recording", said)
+            self.assertIn("It is not reproduced", said)
+        known = [path for path in SNAPSHOTS.rglob("*.pickle") if path.name not in IMPOSSIBLE]
+        failures = [plimsoll("replay", path, "--format", "json")["recorded_failure"] for path in known]
+        self.assertTrue(any(failures))
+        self.assertTrue(all(failure is None or failure["reproduced"] for failure in failures), failures)
 
     def test_growing_requests_need_more(self):
         """requests scaled up need more memory, those that stay keep their size"""
