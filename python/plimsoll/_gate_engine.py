@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a front door asks the server that it stands in front of, without a network: by calling the ASGI application.
+"""What a front door learns of the server that it stands in front of, without a network: from the engine's
+configuration, where the server keeps it with its application, and by calling the ASGI application.
 
-Names of metrics: vLLM v1/metrics/loggers.py (0.6 to 0.33), SGLang srt/metrics/collector.py (0.4 to 0.5).
+Names of metrics: vLLM v1/metrics/loggers.py (0.6 to 0.33), SGLang srt/metrics/collector.py (0.4 to 0.5). Of
+configurations: vLLM 0.33.0 entrypoints/launchers/api_server/app_state.py init_app_state and config/, SGLang
+srt/entrypoints/http_server.py (`app.server_args`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ NAMES = {
     "usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
     "preempted": ("vllm:num_preemptions_total", "vllm:num_preemptions", "sglang:num_retracted_requests_total"),
     "capacity": ("sglang:max_total_num_tokens",),
+    "length": ("sglang:context_len",),
 }
 _HOME = {name.encode(): figure for figure, names in NAMES.items() for name in names}
 _LINE = re.compile(rb"^(" + b"|".join(map(re.escape, sorted(_HOME, key=len, reverse=True)))
@@ -33,13 +37,36 @@ _LABEL = re.compile(rb'(\w+)="([^"\\]*)"')
 
 
 @dataclasses.dataclass
+class Cache:
+    """A KV cache as vLLM tells of it; 0: not told."""
+
+    block: int = 0  # tokens of a block
+    blocks: int = 0  # of all ranks together (v1/engine/core_client.py)
+    tokens: int = 0  # of each rank: what requests of the greatest length can have
+    ranks: int = 1
+
+    def capacity(self, length: int) -> int:
+        """Tokens that requests can have; each rank keeps a block for itself (block_pool.py). length: of the longest
+        request, 0: not known. Where layers are of several kinds a request takes several blocks at once: then requests
+        of the greatest length can have less than all blocks by more than is left over in the last block of each."""
+        if not self.block:
+            return 0
+        whole = self.block * self.blocks
+        known = self.tokens * self.ranks
+        if known and (not whole or whole * length > (known + self.ranks) * (length + self.block)):
+            whole = known
+        return max(0, whole - self.block * self.ranks)
+
+
+@dataclasses.dataclass
 class Page:
     """An engine's metrics. None: not told. Ranks of one server are summed, their usage is averaged."""
 
     usage: Optional[float] = None
     preempted: Optional[float] = None
-    capacity_tokens: int = 0
-    block_tokens: int = 0
+    capacity_tokens: int = 0  # that it tells as such
+    length: int = 0  # of the longest request
+    cache: Cache = dataclasses.field(default_factory=Cache)
     profiles: bool = False  # it ran its largest step before it took the memory for its cache
 
 
@@ -56,14 +83,56 @@ def read_page(body: bytes) -> Page:
     if found.get("usage"):
         page.usage = min(1.0, max(0.0, sum(found["usage"]) / len(found["usage"])))
     page.capacity_tokens = int(sum(found.get("capacity", ())))
+    page.length = int(max(found.get("length", (0,))))
     page.profiles = b"vllm:" in body
-    for labels in _CACHE.findall(body):
-        facts = dict(_LABEL.findall(labels))
-        block, blocks = facts.get(b"block_size", b""), facts.get(b"num_gpu_blocks", b"")
-        if block.isdigit() and blocks.isdigit() and int(block) > 0:
-            page.block_tokens = int(block)
-            page.capacity_tokens += int(block) * max(0, int(blocks) - 1)  # one block is vLLM's own
+    lines = [dict(_LABEL.findall(labels)) for labels in _CACHE.findall(body)]
+    if lines:  # one for each rank, and all say the same
+        block, blocks, tokens = (max(int(line[name]) if line.get(name, b"").isdigit() else 0 for line in lines)
+                                 for name in (b"block_size", b"num_gpu_blocks", b"kv_cache_size_tokens"))
+        page.cache = Cache(block, blocks, tokens, len(lines))
     return page
+
+
+@dataclasses.dataclass
+class Config:
+    """An engine's configuration as far as the server keeps it in this process; 0 and "": it does not."""
+
+    length: int = 0  # tokens of the longest request
+    step: int = 0  # prompt tokens of a step at most
+    model: str = ""  # folder or name
+    cache: Cache = dataclasses.field(default_factory=Cache)
+
+
+def _at(root: Any, *names: str) -> Any:
+    """An attribute of an attribute; None where there is none, or something goes wrong in getting it."""
+    try:
+        for name in names:
+            root = getattr(root, name, None)
+    except Exception:  # properties of other people's objects may raise anything
+        return None
+    return root
+
+
+def _number(root: Any, *names: str) -> int:
+    value = _at(root, *names)
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
+    return value if good else 0
+
+
+def read_config(scope: Scope) -> Config:
+    """What the application of a request's scope keeps of its engine's configuration. Nobody is asked, so that no key
+    is needed."""
+    app = scope.get("app")
+    vllm = _at(app, "state", "vllm_config") or _at(app, "state", "engine_client", "vllm_config")
+    model = _at(vllm, "model_config", "model")
+    return Config(
+        _number(vllm, "model_config", "max_model_len"),
+        _number(vllm, "scheduler_config", "max_num_scheduled_tokens")
+        or _number(vllm, "scheduler_config", "max_num_batched_tokens")
+        or _number(app, "server_args", "chunked_prefill_size"),  # SGLang
+        model if isinstance(model, str) else "",
+        Cache(*(_number(vllm, "cache_config", name)
+                for name in ("block_size", "num_gpu_blocks", "kv_cache_size_tokens"))))
 
 
 def of_server(scope: Scope) -> Scope:

@@ -104,7 +104,8 @@ class GateSettings:
     model: str = setting("", str, "config.json of the model, its folder or its name, for prices of workspace; empty: "
                                   "what /v1/models says, where its files are here; `none`: no arithmetic")
     step_tokens: int = setting(0, read_count, "prompt tokens that the engine computes in a step at most "
-                                              "(max_num_batched_tokens, chunked_prefill_size); 0: whole prompts")
+                                              "(max_num_batched_tokens, chunked_prefill_size); 0: as its configuration "
+                                              "says, else whole prompts")
     work_token: int = setting(-1, _bytes_or_model, "workspace for each prompt token of a step; `model`: by its "
                                                    "arithmetic, and 0 where the engine has run its largest step "
                                                    "already (vLLM)", "model")

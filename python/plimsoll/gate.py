@@ -49,6 +49,8 @@ class Middleware:
     def __init__(self, app: App, settings: Optional[GateSettings] = None) -> None:
         self.app = app
         self.settings = settings if settings is not None else GateSettings.environment(os.environ)
+        if log.level == logging.NOTSET:  # else the root's, which in a vLLM server is ERROR by somebody's import
+            log.setLevel(logging.WARNING)
         self.ledger: Optional[ledger_of.Ledger] = None
         self.flights: Dict[int, _Flight] = {}
         self.unjudged = 0  # requests that passed, or were refused, because the gate could not decide
@@ -326,7 +328,7 @@ class Middleware:
     async def _open_early(self, scope: Scope) -> None:
         try:
             status = 0
-            if not self.settings.max_length:
+            if not (self.settings.max_length or engine_of.read_config(scope).length):
                 status, _ = await engine_of.ask(self.app, scope, "GET", "/v1/models", headers=_credentials(scope))
             if status not in (401, 403):  # else a request with a key will tell the longest request
                 await self._opened(scope)
@@ -336,10 +338,12 @@ class Middleware:
             self._early = None
 
     async def _open(self, scope: Scope) -> None:
-        page = await self._look(scope)
-        length = self.settings.max_length or await engine_of.ask_length(self.app, scope, _credentials(scope))
-        block = self.settings.block_tokens or page.block_tokens or 16
-        capacity = self.settings.capacity_tokens or page.capacity_tokens
+        page, told = await self._look(scope), engine_of.read_config(scope)
+        length = (self.settings.max_length or told.length or page.length
+                  or await engine_of.ask_length(self.app, scope, _credentials(scope)))
+        cache = dataclasses.replace(told.cache, ranks=page.cache.ranks) if told.cache.blocks else page.cache
+        block = self.settings.block_tokens or cache.block or 16
+        capacity = self.settings.capacity_tokens or page.capacity_tokens or cache.capacity(length)
         if not capacity:
             raise _Undecided("the engine does not say how many tokens its KV cache holds; "
                              "PLIMSOLL_GATE_CAPACITY_TOKENS can")
@@ -351,7 +355,7 @@ class Middleware:
         config.max_length = length
         self._longest = min(length or body_of.MOST, config.capacity_units * block)
         s = self.settings
-        await self._price_work(config, scope, page)
+        await self._price_work(config, scope, page, told)
         config.policy = ledger_of.POLICIES.index(s.policy)
         config.lease_ns, config.stale_ns = _ns(s.lease), _ns(s.stale if s.scrape > 0 else 0)
         config.first_token_ns, config.token_ns = _ns(s.first_token), _ns(s.token)
@@ -362,14 +366,15 @@ class Middleware:
         for limits in s.classes:
             self.ledger.class_set(self._class(self.ledger, limits.name), limits.weight, limits.budget, limits.requests)
         self._observe(page)
-        self._keeper = asyncio.get_running_loop().create_task(self._keep(scope))
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(engine_of.of_server(scope)))
         self._say("ledger", f"ledger {self.ledger.path}: {config.capacity_units} blocks of {block} tokens, requests of "
                             f"{f'at most {length}' if length else 'any number of'} tokens, policy {s.policy}")
 
-    async def _price_work(self, config: ledger_of.Config, scope: Scope, page: engine_of.Page) -> None:
+    async def _price_work(self, config: ledger_of.Config, scope: Scope, page: engine_of.Page,
+                          told: engine_of.Config) -> None:
         """Prices of workspace: chosen, or by the model's arithmetic."""
         s = self.settings
-        name = s.model or await engine_of.ask_model(self.app, scope, _credentials(scope))
+        name = s.model or told.model or await engine_of.ask_model(self.app, scope, _credentials(scope))
         found = model_of.find_config(name, os.environ) if name and name != "none" else None
         if s.model not in ("", "none") and not found:
             self._say("model", f"no config.json of a model at PLIMSOLL_GATE_MODEL={s.model}: it prices nothing")
@@ -380,7 +385,7 @@ class Middleware:
         config.work_token_bytes = by_model.token if s.work_token < 0 else s.work_token
         config.work_image_bytes = -(-part // max(1, s.part_tokens))
         config.work_row_bytes = by_model.row if s.work_row < 0 else s.work_row
-        config.work_limit_bytes, config.step_tokens = s.work_room, min(s.step_tokens, body_of.MOST)
+        config.work_limit_bytes, config.step_tokens = s.work_room, min(s.step_tokens or told.step, body_of.MOST)
         config.stranded_limit = s.stranded
 
     async def _look(self, scope: Scope) -> engine_of.Page:
@@ -399,11 +404,10 @@ class Middleware:
         if figures.has and self.ledger is not None:
             self.ledger.observe(figures)
 
-    async def _keep(self, scope: Scope) -> None:
+    async def _keep(self, like: Scope) -> None:
         """A few times a second: growth, leases, the dead, and, in whichever process comes first, the engine's own
         figures."""
         renewed_ns = 0
-        like = engine_of.of_server(scope)
         while self.ledger is not None:
             try:
                 await asyncio.sleep(min(KEEP_EVERY, self.settings.scrape or KEEP_EVERY))

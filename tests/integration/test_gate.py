@@ -6,6 +6,7 @@ share a ledger and are killed, and with clients of every bad kind."""
 import asyncio
 import ctypes
 import json
+import logging
 import multiprocessing
 import os
 import pathlib
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 import unittest.mock
 
@@ -279,14 +281,38 @@ class Bodies(unittest.TestCase):
             b'vllm:kv_cache_usage_perc{engine="0"} 0.5\nvllm:kv_cache_usage_perc{engine="1"} 0.7\n'
             b'vllm:num_preemptions_total{engine="0"} 3.0\nvllm:num_preemptions_total{engine="1"} 4.0\n'
             b'vllm:num_preemptions_created{engine="1"} 1.7e9\n'
-            b'vllm:cache_config_info{block_size="16",num_gpu_blocks="101",x="a\\"b"} 1.0\n'
-            b'vllm:cache_config_info{block_size="16",num_gpu_blocks="101"} 1.0\n')
+            b'vllm:cache_config_info{block_size="16",num_gpu_blocks="202",x="a\\"b"} 1.0\n'
+            b'vllm:cache_config_info{block_size="16",num_gpu_blocks="202"} 1.0\n')
         self.assertAlmostEqual(page.usage, 0.6)
-        self.assertEqual((page.preempted, page.capacity_tokens, page.block_tokens), (7, 3200, 16))
+        self.assertEqual((page.preempted, page.cache), (7, engines.Cache(16, 202, 0, 2)))  # blocks of both on either's line
+        self.assertEqual(page.cache.capacity(2048), 3200)
         self.assertEqual(engines.read_page(b"\xff\x00 nonsense {{{\n" * 100), engines.Page())
+        sglang = engines.read_page(b'sglang:max_total_num_tokens{m="x"} 5000.0\nsglang:context_len{m="x"} 4096.0\n')
+        self.assertEqual((sglang.capacity_tokens, sglang.length), (5000, 4096))
+
+    def test_a_cache_whose_requests_take_several_blocks_at_once_holds_fewer_tokens(self):
+        Cache = engines.Cache
+        # 401 blocks of 16 tokens, one of them vLLM's own. It says 6365 where requests have 1000 tokens, in 63 blocks each.
+        for said, length in ((0, 0), (0, 1000), (6416, 2048), (6365, 1000), (401 * 17 // 2, 17)):
+            self.assertEqual(Cache(16, 401, said).capacity(length), 6400, (said, length))
+        self.assertEqual(Cache(16, 401, 3208).capacity(2048), 3192)  # two kinds of layers
+        self.assertEqual(Cache(16, 802, 3208, 2).capacity(2048), 6384)  # of two ranks
+        self.assertEqual(Cache(16, 0, 3208).capacity(2048), 3192)
+        self.assertEqual(Cache(0, 401, 3208).capacity(2048), 0)
+        self.assertEqual(Cache(16, 1).capacity(2048), 0)
 
 
 class Settings(unittest.TestCase):
+    def test_what_the_gate_says_is_seen_whatever_level_others_gave_the_root(self):
+        root, own = logging.getLogger(), logging.getLogger("plimsoll.gate")
+        self.addCleanup(root.setLevel, root.level)
+        self.addCleanup(own.setLevel, own.level)
+        root.setLevel(logging.ERROR)
+        for chosen, seen in ((logging.NOTSET, True), (logging.CRITICAL, False)):  # the user's own choice stays
+            own.setLevel(chosen)
+            Middleware(Engine(), GateSettings())
+            self.assertEqual(own.isEnabledFor(logging.WARNING), seen)
+
     def test_the_documentation_has_the_table_of_settings(self):
         text = (plimtest.ROOT / "docs" / "howto" / "gate.md").read_text()
         self.assertIn("\n".join(_settings.table(GateSettings, _gate_settings.PREFIX)), text)
@@ -478,6 +504,67 @@ class Requests(Gated):
             self.assertEqual(app.ledger.config().max_length, engine.max_length)
         self.ledger += "x"
         self.inside(with_key)
+
+    def configured(self, length=1024, step=512, blocks=51):
+        """What vLLM keeps in its application's state."""
+        make = types.SimpleNamespace
+        return make(vllm_config=make(model_config=make(max_model_len=length, model="m"), cache_config=make(block_size=16, num_gpu_blocks=blocks),
+                                     scheduler_config=make(max_num_scheduled_tokens=None, max_num_batched_tokens=step)))
+
+    def test_a_server_that_wants_a_key_is_known_from_its_first_health_check(self):
+        """What the engine was told is read where the server keeps it: no key is needed, and none gets about."""
+        key = "sesame-0123456789"
+
+        async def work(app, engine):
+            app.state, plain = self.configured(), app.app
+
+            async def guarded(scope, receive, send):
+                if scope["path"].startswith("/v1/") and (b"authorization", b"Bearer " + key.encode()) not in scope["headers"]:
+                    await engine._plain(send, 401, b"{}")
+                else:
+                    await plain(scope, receive, send)
+            app.app = guarded
+            await call(app, "/health", method="GET")
+            await until(lambda: app.ledger is not None)
+            got = app.ledger.config()
+            self.assertEqual((got.max_length, got.step_tokens, got.capacity_units, got.groups[0].block_tokens), (1024, 512, 50, 16))
+            self.assertNotIn("/v1/models", [path for path, _ in engine.seen])
+            self.assertEqual((await call(app, "/v1/completions", ask(5, 5)))[0], 401)  # the server's own word
+            headers = [(b"authorization", b"Bearer " + key.encode())]
+            self.assertEqual((await call(app, "/v1/completions", ask(5, 5), headers=headers))[0], 200)
+            told = await call(app, "/state", method="GET")
+            self.assertEqual(told[0], 200)
+            self.assertNotIn(key, told[2].decode())
+        with self.assertLogs("plimsoll.gate") as logs:
+            self.inside(work, status="/state")
+        self.assertNotIn(key, "".join(logs.output))
+        self.assertNotIn(key.encode(), pathlib.Path(self.ledger).read_bytes())
+
+    def test_what_is_chosen_comes_before_what_the_server_keeps(self):
+        async def work(app, engine):
+            app.state = self.configured()
+            self.assertEqual((await call(app, "/v1/completions", ask(5, 5)))[0], 200)
+            got = app.ledger.config()
+            self.assertEqual((got.max_length, got.step_tokens, got.capacity_units, got.groups[0].block_tokens), (700, 64, 10, 32))
+        self.inside(work, max_length=700, step_tokens=64, capacity_tokens=320, block_tokens=32)
+
+    def test_a_configuration_of_any_other_kind_is_as_good_as_none(self):
+        class Raises:
+            def __getattr__(self, name):
+                raise RuntimeError(name)
+
+        odd = types.SimpleNamespace
+        for state in (None, 5, Raises(), odd(vllm_config=None), odd(vllm_config=Raises()), unittest.mock.MagicMock(), self.configured("1024", True, 2.5),
+                      self.configured(-1, 1 << 40, None), odd(vllm_config={"model_config": {"max_model_len": 5}})):
+            got = engines.read_config({"app": odd(state=state)})
+            self.assertEqual((got.length, got.step, got.cache.blocks, got.cache.tokens), (0, 0, 0, 0), state)
+        self.assertEqual(engines.read_config({}), engines.Config())
+
+        async def work(app, engine):
+            app.state = Raises()
+            self.assertEqual((await call(app, "/v1/completions", ask(5, 5)))[0], 200)
+            self.assertEqual((app.ledger.config().max_length, app.ledger.config().capacity_units), (engine.max_length, engine.blocks))
+        self.inside(work)
 
     def test_wrong_token_counts_do_not_starve_or_flood(self):
         async def work(app, engine):

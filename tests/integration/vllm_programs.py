@@ -116,7 +116,8 @@ def load(url, clients, seconds, most="0"):
     async def all_of_them():
         nonlocal model
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300), connector=connector) as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300), connector=connector,
+                                         headers={"Authorization": "Bearer none"}) as session:
             async with session.get(url + "/v1/models") as answer:
                 model = (await answer.json())["data"][0]["id"]
             until = time.monotonic() + float(seconds)
