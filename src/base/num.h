@@ -41,6 +41,18 @@ static inline uint64_t plim_add_sat(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &r) ? UINT64_MAX : r;
 }
 
+static inline uint64_t plim_mul_sat(uint64_t a, uint64_t b)
+{
+    uint64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
+}
+
+/* The whole part of a number; what is no number, or below 0, is 0, and what is too large is `most`. */
+static inline uint64_t plim_u64_of(double number, uint64_t most)
+{
+    return !(number > 0) ? 0 : number < (double)most ? (uint64_t)number : most;
+}
+
 /* n rounded up to a multiple of `unit` (a power of two or not, > 0); saturates at UINT64_MAX. */
 static inline uint64_t plim_round_up(uint64_t n, uint64_t unit)
 {
@@ -76,6 +88,10 @@ static inline uint64_t plim_hash_u64(uint64_t x)
 }
 
 #define PLIM_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Bytes that no machine holds. Amounts of an input that are larger are refused or cut to it, so that a few of
+ * them can be added and subtracted in 64 bits with a sign. */
+#define PLIM_AMOUNT_MAX (INT64_C(1) << 58)
 
 #define PLIM_KIB (UINT64_C(1) << 10)
 #define PLIM_MIB (UINT64_C(1) << 20)

@@ -8,6 +8,7 @@
 #include "cli/plan_input.h"
 #include "report/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static void write_answer(struct plim_cli *cli, const char *format, const struct plim_plan *plan,
@@ -52,7 +53,8 @@ static enum plim_status calibrate(struct plim_cli *cli, const char *path,
                         ? out->log.available_kv_bytes
                         : out->log.num_blocks * (double)out->planned.start.block_bytes;
     out->path = path;
-    out->learned_bytes = out->planned.start.available - (int64_t)actual;
+    double learned = (double)out->planned.start.available - actual;
+    out->learned_bytes = (int64_t)fmax(fmin(learned, 9e18), -9e18);
     PLIM_TRY(
         plim_plan_state_learn(&cli->arena, state, request->card.name, out->learned_bytes, err));
     out->stored = true;

@@ -106,7 +106,7 @@ static enum plim_status read_card(struct plim_cli *cli, const struct plim_opts_p
     card.context = opts->context.given ? opts->context.value : card.context;
     card.external = opts->external.given ? opts->external.value : 0;
     card.name = name_of(cli, opts, &card);
-    if (card.context + card.external > card.total || card.total > UINT64_C(1) << 46) {
+    if (plim_add_sat(card.context, card.external) > card.total || card.total > UINT64_C(1) << 46) {
         return plim__fail(err, PLIM_E_RANGE,
                           "context and other processes exceed the card's memory");
     }

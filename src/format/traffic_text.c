@@ -102,9 +102,13 @@ bool plim__traffic_count(struct plim_str text, int64_t *count)
     uint64_t whole = 0, rest = 0;
     double value = 0;
     bool minus = sign(s, &at);
-    if (digits(s, &at, SIZE_MAX, &whole) && at == s.n) {
+    bool plain = digits(s, &at, SIZE_MAX, &whole) && at == s.n;
+    if (plain && whole > INT64_MAX) {
+        return false;
+    }
+    if (plain) {
         *count = minus ? -(int64_t)whole : (int64_t)whole;
-        return whole <= INT64_MAX;
+        return true;
     }
     if (at < s.n && s.p[at] == '.' && whole <= INT64_MAX) {
         at++;

@@ -12,6 +12,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+/* Whole numbers up to here are exact in a double. No figure of a server is larger. */
+#define MOST 9007199254740992.0
+
 enum combine {
     COMBINE_SUM,
     COMBINE_MAX
@@ -236,7 +239,7 @@ static void merge_slots(struct plim_engine_page *page)
 
 static void set_figure(struct plim_engine_now *e, enum plim_engine_figure figure, double value)
 {
-    if (value <= 1e300) { /* a sum or a product may be more, or infinite */
+    if (value <= MOST) { /* a sum or a product may be more, or infinite */
         e->figure[figure] = value;
         e->valid |= UINT64_C(1) << figure;
     }

@@ -177,6 +177,9 @@ void plim__budget_load(struct plim__budget *e)
     if (e->st == PLIM_OK) {
         e->st = plim_kv_layers(e->arena, e->g, &e->at, &e->kv, &e->caches, e->err);
     }
+    if (e->st == PLIM_OK && e->weights > PLIM_AMOUNT_MAX) {
+        e->st = plim__fail(e->err, PLIM_E_RANGE, "the weights are more than any machine holds");
+    }
     if (e->st != PLIM_OK) {
         return;
     }
@@ -217,9 +220,9 @@ uint64_t plim__budget_activations(const struct plim__budget *e, uint64_t tokens,
         widest =
             plim_max_u64(widest, plim_max_u64(plim_max_u64(mlp, moe), plim_max_u64(qkv, state)));
     }
-    uint64_t forward = tokens * (2 * hidden + widest) * 2;
+    uint64_t forward = plim_mul_sat(tokens, (2 * hidden + widest) * 2);
     uint64_t logits = rows * e->g->vocab * (2 + 4);
-    return plim_max_u64(forward, logits + 2 * tokens * hidden);
+    return plim_min_u64(plim_max_u64(forward, logits + 2 * tokens * hidden), PLIM_AMOUNT_MAX);
 }
 
 void plim__budget_cache(struct plim__budget *e, int64_t bytes, uint64_t tokens, uint32_t block,
@@ -471,7 +474,7 @@ static void answer_questions(struct plim_arena *arena, struct plim_plan *p)
     p->replicas = (struct plim_plan_answer){
         r->want_replicas, p->wanted_concurrency > 0 && p->possible_concurrency >= 1,
         p->possible_concurrency >= 1
-            ? (uint64_t)(p->wanted_concurrency / p->possible_concurrency + 0.999999)
+            ? plim_u64_of(p->wanted_concurrency / p->possible_concurrency + 0.999999, INT64_MAX)
             : 0,
         NULL};
     p->smallest_gpu = (struct plim_plan_answer){.asked = r->want_gpu};

@@ -73,7 +73,7 @@ void plim__budget_load(struct plim__budget *e);
 void plim__budget_line(struct plim__budget *e, struct plim_plan_line line);
 
 /** plim__budget_activations() - bytes of the widest layer and the logits in a step of `tokens` tokens and
- * `rows` sampled rows. To within a half: kernels differ. */
+ * `rows` sampled rows; at most PLIM_AMOUNT_MAX. To within a half: kernels differ. */
 uint64_t plim__budget_activations(const struct plim__budget *e, uint64_t tokens, uint64_t rows);
 
 /** plim__budget_cache() - book the cache: `bytes` for `tokens` tokens in blocks of `block`, of which a request

@@ -54,12 +54,12 @@ static uint64_t placed_tensors(const struct plim_tensors *tensors, uint32_t n_la
         if (is_named(t, "token_embd.weight")) {
             embedding = t->bytes; /* stays with the host */
         } else if (layer != UINT32_MAX ? layer >= first : ngl > n_layers) {
-            sum += t->bytes;
+            sum = plim_add_sat(sum, t->bytes);
             output = output || is_named(t, "output.weight");
         }
     }
-    return ngl > n_layers && !output ? sum + embedding
-                                     : sum; /* tied: a copy is the output matrix */
+    bool tied = ngl > n_layers && !output; /* a copy is the output matrix */
+    return tied ? plim_add_sat(sum, embedding) : sum;
 }
 
 static void read_weights(struct plim__budget *e, uint64_t ngl)
@@ -78,20 +78,15 @@ static void read_weights(struct plim__budget *e, uint64_t ngl)
         bool last = w->layer == PLIM_NO_LAYER && ngl > e->g->n_layers &&
                     (w->part != PLIM_PART_EMBEDDING || e->g->tied);
         bool placed = w->layer != PLIM_NO_LAYER && w->layer + ngl >= e->g->n_layers;
-        e->weights += (last || placed) && w->part != PLIM_PART_VISION && w->part != PLIM_PART_MTP
-                          ? plim_weight_bytes(e->g, w, NULL)
-                          : 0;
+        bool language = w->part != PLIM_PART_VISION && w->part != PLIM_PART_MTP;
+        if ((last || placed) && language) {
+            e->weights = plim_add_sat(e->weights, plim_weight_bytes(e->g, w, NULL));
+        }
     }
     e->weights_how = PLIM_PLAN_ESTIMATED; /* converted as it is, not quantized */
 }
 
 /* ---- the cache ---------------------------------------------------------------------------------------- */
-
-static uint64_t saturated(uint64_t a, uint64_t b)
-{
-    uint64_t product = 0;
-    return plim_mul_overflows(a, b, &product) ? UINT64_MAX : product;
-}
 
 static uint64_t cache_bytes(const struct plim__budget *e, const struct cells *c, uint64_t ngl)
 {
@@ -103,8 +98,8 @@ static uint64_t cache_bytes(const struct plim__budget *e, const struct cells *c,
             cells = plim_min_u64(cells, plim_round_up(l->window * c->slots + c->ubatch, 256));
         }
         if (l->layer + ngl >= e->g->n_layers) {
-            uint64_t tokens = saturated(l->token_bytes, cells);
-            sum = plim_add_sat(sum, plim_add_sat(tokens, saturated(l->state_bytes, c->slots)));
+            uint64_t tokens = plim_mul_sat(l->token_bytes, cells);
+            sum = plim_add_sat(sum, plim_add_sat(tokens, plim_mul_sat(l->state_bytes, c->slots)));
         }
     }
     return sum;
@@ -118,7 +113,7 @@ static uint64_t compute_buffer(const struct plim__budget *e, const struct cells 
         heads = plim_max_u64(heads, e->g->layers[i].heads);
     }
     uint64_t bytes = plim__budget_activations(e, c->ubatch, 0) * 2 + c->ubatch * e->g->vocab * 4;
-    return c->flash ? bytes : plim_add_sat(bytes, saturated(c->context, heads * c->ubatch * 4));
+    return c->flash ? bytes : plim_add_sat(bytes, plim_mul_sat(c->context, heads * c->ubatch * 4));
 }
 
 static struct cells read_cells(struct plim__budget *e, bool ollama)
@@ -173,7 +168,7 @@ void plim__budget_llamacpp(struct plim__budget *e, bool ollama)
         return;
     }
     uint64_t cache = cache_bytes(e, &c, ngl);
-    uint64_t compute = plim_min_u64(compute_buffer(e, &c), INT64_MAX / 4);
+    uint64_t compute = plim_min_u64(compute_buffer(e, &c), PLIM_AMOUNT_MAX);
     uint64_t aside =
         ollama ? OLLAMA_SET_ASIDE + plim__budget_number(e, "OLLAMA_GPU_OVERHEAD", 0) : 0;
     e->plan->start.settings.seqs = c.slots;
@@ -187,6 +182,6 @@ void plim__budget_llamacpp(struct plim__budget *e, bool ollama)
                                                      0, PLIM_PLAN_COMPUTED, PLIM_PLAN_REST,
                                                      "ollama ml/device.go, OLLAMA_GPU_OVERHEAD"});
     }
-    plim__budget_cache(e, (int64_t)plim_min_u64(cache, INT64_MAX / 4), c.full, 1,
+    plim__budget_cache(e, (int64_t)plim_min_u64(cache, PLIM_AMOUNT_MAX), c.full, 1,
                        c.context / c.slots);
 }

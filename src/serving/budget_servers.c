@@ -36,7 +36,7 @@ static uint64_t model_length(const struct plim__budget *e)
 
 static uint64_t all_token_bytes(const struct plim__budget *e)
 {
-    return e->cache.token_bytes + e->cache.windowed_token_bytes;
+    return plim_add_sat(e->cache.token_bytes, e->cache.windowed_token_bytes);
 }
 
 /* ---- SGLang ------------------------------------------------------------------------------------------- */
@@ -133,14 +133,17 @@ void plim__budget_trtllm(struct plim__budget *e)
         plim__budget_real(e, "kv-cache-free-gpu-memory-fraction free-gpu-memory-fraction", 0.9);
     uint64_t longest = plim__budget_number(e, "max-seq-len", model_length(e));
     uint64_t block = plim__budget_number(e, "tokens-per-block", 32);
-    if (e->st != PLIM_OK || block == 0 || block > 4096) {
+    if (e->st == PLIM_OK && (block == 0 || block > 4096)) {
+        e->st = plim__fail(e->err, PLIM_E_USAGE, "--tokens-per-block must be from 1 to 4096");
+    }
+    if (e->st != PLIM_OK) {
         return;
     }
     uint64_t active = plim__budget_activations(e, step, plim_min_u64(batch, step));
     int64_t left = (int64_t)e->free_bytes - (int64_t)e->weights - (int64_t)active;
     int64_t bytes = left > 0 ? (int64_t)((double)left * fraction) : left;
     uint64_t per = all_token_bytes(e);
-    uint64_t tokens = bytes > 0 && per > 0 ? (uint64_t)bytes / (per * block) * block : 0;
+    uint64_t tokens = bytes > 0 && per > 0 ? (uint64_t)bytes / plim_mul_sat(per, block) * block : 0;
     tokens = plim_min_u64(tokens, plim__budget_number(e, "max-tokens", INT32_MAX));
     e->plan->start.settings.seqs = batch;
     e->plan->start.settings.batched_tokens = step;

@@ -122,13 +122,17 @@ static enum plim_status read_one(struct plim_arena *arena, const json_t *item,
     const char *engine = json_string_value(json_object_get(item, "engine"));
     json_int_t samples = json_integer_value(json_object_get(item, "samples"));
     json_int_t spread = json_integer_value(json_object_get(item, "spread_bytes"));
+    json_int_t outside = json_integer_value(json_object_get(item, "outside_bytes"));
     if (card == NULL || engine == NULL || samples < 1 || samples > UINT32_MAX || spread < 0) {
         return plim__fail(err, PLIM_E_DATA, "a calibration lacks card, engine or samples");
+    }
+    if (outside < -PLIM_AMOUNT_MAX || outside > PLIM_AMOUNT_MAX || spread > PLIM_AMOUNT_MAX) {
+        return plim__fail(err, PLIM_E_DATA, "a calibration is of more than any machine holds");
     }
     *c = (struct plim_calibration){
         .card = plim_arena_sayf(arena, "%s", card),
         .engine = plim_arena_sayf(arena, "%s", engine),
-        .outside_bytes = json_integer_value(json_object_get(item, "outside_bytes")),
+        .outside_bytes = outside,
         .spread_bytes = (uint64_t)spread,
         .samples = (uint32_t)samples,
     };
@@ -202,6 +206,10 @@ enum plim_status plim_calibrations_learn(struct plim_arena *arena, struct plim_c
                                          const char *card, const char *engine,
                                          int64_t outside_bytes, struct plim_err *err)
 {
+    if (outside_bytes < -PLIM_AMOUNT_MAX || outside_bytes > PLIM_AMOUNT_MAX) {
+        return plim__fail(err, PLIM_E_DATA,
+                          "the engine reports more memory than any machine holds");
+    }
     for (size_t i = 0; i < all->n; i++) {
         struct plim_calibration *c = &all->items[i];
         if (strcmp(c->card, card) == 0 && strcmp(c->engine, engine) == 0) {
@@ -209,8 +217,9 @@ enum plim_status plim_calibrations_learn(struct plim_arena *arena, struct plim_c
             c->samples += c->samples < UINT32_MAX;
             c->outside_bytes += (outside_bytes - before) / (int64_t)c->samples;
             uint64_t moved = distance(before, c->outside_bytes);
-            c->spread_bytes = plim_max_u64(plim_add_sat(c->spread_bytes, moved),
-                                           distance(outside_bytes, c->outside_bytes));
+            uint64_t spread =
+                plim_max_u64(c->spread_bytes + moved, distance(outside_bytes, c->outside_bytes));
+            c->spread_bytes = plim_min_u64(spread, PLIM_AMOUNT_MAX);
             return PLIM_OK;
         }
     }

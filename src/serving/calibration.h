@@ -71,7 +71,8 @@ void plim_calibrations_write(const struct plim_calibrations *all, struct plim_bu
 const struct plim_calibration *plim_calibrations_find(const struct plim_calibrations *all,
                                                       const char *card, const char *engine);
 
-/** plim_calibrations_learn() - take one more sample in. Errors: PLIM_E_NOMEM. */
+/** plim_calibrations_learn() - take one more sample in. Errors: PLIM_E_DATA more than PLIM_AMOUNT_MAX either way;
+ * PLIM_E_NOMEM. */
 PLIM_MUST_USE enum plim_status plim_calibrations_learn(struct plim_arena *arena,
                                                        struct plim_calibrations *all,
                                                        const char *card, const char *engine,

@@ -113,7 +113,7 @@ static void pass(struct plim__engine *e, uint64_t ns, double kv)
     e->stranded_time += s * (double)g.stranded;
     e->fragmentation_time += s * fragmentation;
     e->kv_time += s * kv;
-    e->now_ns += ns;
+    e->now_ns = plim_add_sat(e->now_ns, ns);
     r->peak.active = plim_max_u64(r->peak.active, g.active);
     r->peak.reserved = plim_max_u64(r->peak.reserved, g.reserved);
     r->peak.stranded = plim_max_u64(r->peak.stranded, g.stranded);
@@ -136,12 +136,15 @@ void plim__engine_step(struct plim__engine *e, uint64_t ns, double kv)
     }
 }
 
+#define STEP_MAX                                                                                   \
+    UINT64_C(1000000000000000) /* ns, eleven days: longer than any run is interesting */
+
 uint64_t plim__engine_work(const struct plim__engine *e, double tokens, double kv_bytes)
 {
     const struct plim_server *s = e->s;
     double arithmetic = 2 * (double)s->parameters * tokens / s->flops;
     double memory = ((double)s->weight_bytes + kv_bytes) / s->bandwidth;
-    return s->step_ns + (uint64_t)(fmax(arithmetic, memory) * 1e9);
+    return plim_add_sat(s->step_ns, plim_u64_of(fmax(arithmetic, memory) * 1e9, STEP_MAX));
 }
 
 /* ---- requests ----------------------------------------------------------------------------------------- */

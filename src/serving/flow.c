@@ -71,6 +71,7 @@ struct lane {
     double clock_s;  /* of the last made arrival */
     bool bursting;   /* MMPP */
     double change_s; /* MMPP: when the state ends */
+    double end_s;    /* nobody asks for arrivals behind it */
     double shape;    /* WEIBULL */
     uint64_t round;
     size_t start;      /* row at which the round began */
@@ -97,11 +98,11 @@ static double mmpp_rate(const struct plim_process *p, bool bursting)
     return bursting ? high : fmax(0, (p->rate - share * high) / (1 - share));
 }
 
-/* Seconds to the next arrival of a two-state process; states end by themselves in between. */
+/* On to the next arrival of a two-state process, or to never; states end by themselves in between. */
 static void mmpp_advance(struct lane *l)
 {
     const struct plim_process *p = &l->source->process;
-    for (;;) {
+    while (l->clock_s <= l->end_s) {
         double rate = mmpp_rate(p, l->bursting);
         double gap = rate > 0 ? exponential(&l->random) / rate : INFINITY;
         if (l->clock_s + gap <= l->change_s) {
@@ -112,6 +113,7 @@ static void mmpp_advance(struct lane *l)
         l->bursting = !l->bursting;
         l->change_s += exponential(&l->random) * (l->bursting ? p->burst_s : p->quiet_s);
     }
+    l->clock_s = INFINITY;
 }
 
 static void advance(struct lane *l)
@@ -177,13 +179,18 @@ static uint64_t seam(const struct plim_traffic *t)
     return n > 1 ? plim_max_u64(plim_traffic_span(t) / (n - 1), 1) : UINT64_C(1000000000);
 }
 
+static uint64_t round_of(const struct plim_traffic *t)
+{
+    return plim_add_sat(plim_traffic_span(t), seam(t));
+}
+
 /* The next recorded arrival; rounds begin at `start` and wrap around. */
 static void repeat(struct lane *l, uint64_t seed)
 {
     const struct plim_traffic *t = l->source->traffic;
     size_t n = t->arrivals.n;
     if (l->row == n) {
-        l->round_ns += plim_traffic_span(t) + seam(t);
+        l->round_ns = plim_add_sat(l->round_ns, round_of(t));
         l->round++;
         l->row = 0;
     }
@@ -193,10 +200,10 @@ static void repeat(struct lane *l, uint64_t seed)
     size_t at = (l->start + l->row) % n;
     uint64_t offset = t->arrivals.items[at].at_ns - t->arrivals.items[l->start].at_ns;
     if (at < l->start) {
-        offset += plim_traffic_span(t) + seam(t);
+        offset += round_of(t); /* what is below 0 wraps around, and back */
     }
     l->next = t->arrivals.items[at];
-    l->next.at_ns = l->round_ns + offset;
+    l->next.at_ns = plim_add_sat(l->round_ns, offset);
     if (l->next.session != PLIM_NO_ID) {
         l->next.session += (uint32_t)(l->round * t->sessions); /* may wrap: only equality counts */
     }
@@ -218,7 +225,9 @@ static void fill(struct plim_flow *f, struct lane *l)
         make(l);
     }
     double at = (double)l->next.at_ns / scale;
-    l->next.at_ns = scale == 1 ? l->next.at_ns : at < 1.8e19 ? (uint64_t)at : UINT64_MAX;
+    if (scale != 1 && l->next.at_ns != UINT64_MAX) { /* which stands for never */
+        l->next.at_ns = plim_u64_of(at, UINT64_MAX);
+    }
     l->have = true;
 }
 
@@ -290,6 +299,7 @@ enum plim_status plim_flow_new(const struct plim_flow_options *options, struct p
         const struct plim_process *p = &l->source->process;
         l->shape = p->kind == PLIM_PROCESS_WEIBULL ? weibull_shape(p->cv) : 0;
         l->change_s = p->kind == PLIM_PROCESS_MMPP ? exponential(&l->random) * p->quiet_s : 0;
+        l->end_s = (double)options->span_ns / 1e9 * f->options.rate_scale;
     }
     *out = f;
     return PLIM_OK;

@@ -67,6 +67,8 @@ static const struct plim_flow_source *preset(struct plim_str name)
     return NULL;
 }
 
+#define STATE_LEAST_S 0.001 /* a simulation goes through every change of state */
+
 enum plim_status plim_process_check(const struct plim_process *p, struct plim_err *err)
 {
     double share = p->burst_s / (p->burst_s + p->quiet_s);
@@ -78,8 +80,12 @@ enum plim_status plim_process_check(const struct plim_process *p, struct plim_er
         !(p->cv >= 0.05 && p->cv <= 50)) {
         return plim__fail(err, PLIM_E_USAGE, "cv must be from 0.05 to 50");
     }
-    if (p->kind == PLIM_PROCESS_MMPP &&
-        !(p->burst_s > 0 && p->quiet_s > 0 && p->burst >= 1 && p->burst * share <= 1.0000001)) {
+    bool brief = !(p->burst_s >= STATE_LEAST_S && p->quiet_s >= STATE_LEAST_S);
+    if (p->kind == PLIM_PROCESS_MMPP && (brief || p->burst_s > 1e9 || p->quiet_s > 1e9)) {
+        return plim__fail(err, PLIM_E_USAGE,
+                          "burst_s and quiet_s must be from 0.001 to 1e9 seconds");
+    }
+    if (p->kind == PLIM_PROCESS_MMPP && !(p->burst >= 1 && p->burst * share <= 1.0000001)) {
         plim__fail(err, PLIM_E_USAGE, "these bursts hold more than all arrivals");
         plim__err_hint(err, "burst * burst_s / (burst_s + quiet_s) must be at most 1");
         return PLIM_E_USAGE;

@@ -225,20 +225,20 @@ static enum plim_status put_state(struct reading *r, uint32_t index, const struc
         channels = (uint64_t)l->state_heads * l->state_rows / tp +
                    2 * (uint64_t)heads_here(groups, r->at->tp) * l->state_cols;
     }
-    uint64_t conv = 0;
-    uint64_t matrix = 0;
+    uint64_t conv = 0, matrix = 0, both = 0;
     uint64_t kept = l->conv_kernel > 0 ? l->conv_kernel - 1 : 0;
     uint64_t n = (uint64_t)l->state_heads / tp * l->state_rows;
-    if (!plim_dtype_bytes(r->conv_dtype, kept * channels, &conv) ||
-        plim_mul_overflows(n, l->state_cols, &n) ||
+    if (plim_mul_overflows(kept, channels, &kept) ||
+        !plim_dtype_bytes(r->conv_dtype, kept, &conv) || plim_mul_overflows(n, l->state_cols, &n) ||
         !plim_dtype_bytes(l->recurrent == PLIM_MIXER_KDA ? PLIM_DTYPE_F32 : r->state_dtype, n,
-                          &matrix)) {
+                          &matrix) ||
+        plim_add_overflows(conv, matrix, &both)) {
         return plim__fail(r->err, PLIM_E_RANGE, "the state of layer %u has no size", index);
     }
     return put(r, (struct plim_kv_layer){.layer = index,
                                          .kind = PLIM_KV_STATE,
                                          .mixer = l->recurrent,
-                                         .state_bytes = conv + matrix,
+                                         .state_bytes = both,
                                          .conv_bytes = conv});
 }
 
@@ -250,13 +250,18 @@ static enum plim_status put_cross(struct reading *r, uint32_t index, const struc
                           plim_kv_format_text(r->k), l->head_dim);
     }
     uint32_t heads = heads_here(l->cross_kv_heads, r->at->tp);
+    uint64_t all = 0;
+    if (plim_mul_overflows(heads * head, r->g->cross_tokens, &all)) {
+        return plim__fail(r->err, PLIM_E_RANGE, "the cross attention of layer %u has no size",
+                          index);
+    }
     return put(r, (struct plim_kv_layer){.layer = index,
                                          .kind = PLIM_KV_CROSS,
                                          .mixer = PLIM_MIXER_FULL,
                                          .kv_heads = heads,
                                          .head_dim = l->head_dim,
                                          .v_head_dim = l->v_head_dim,
-                                         .state_bytes = heads * head * r->g->cross_tokens});
+                                         .state_bytes = all});
 }
 
 static bool is_hybrid(const struct plim_geometry *g)

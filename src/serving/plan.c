@@ -4,6 +4,7 @@
 
 #include "serving/plan.h"
 
+#include "base/num.h"
 #include "serving/budget.h"
 #include "serving/plan_int.h"
 #include "serving/plan_rules.h"
@@ -44,10 +45,10 @@ static void add(struct plim_plan *p, struct plim_plan_line line)
     if (p->n_lines < PLIM_PLAN_LINES) {
         p->lines[p->n_lines++] = line;
         if (line.place != PLIM_PLAN_BUDGET) {
-            p->peak_bytes += line.bytes;
+            p->peak_bytes = plim_add_sat(p->peak_bytes, line.bytes);
         }
         if (line.place == PLIM_PLAN_REST) {
-            p->rest_bytes += line.bytes;
+            p->rest_bytes = plim_add_sat(p->rest_bytes, line.bytes);
         }
     }
 }
@@ -128,7 +129,7 @@ void plim__plan_lines(struct plim_plan *p)
         return;
     }
     add_engine(p);
-    uint64_t cache = s->num_blocks * s->block_bytes;
+    uint64_t cache = plim_mul_sat(s->num_blocks, s->block_bytes);
     add(p, (struct plim_plan_line){"kv_cache", "KV cache", cache, 0, PLIM_PLAN_COMPUTED,
                                    PLIM_PLAN_REST, "blocks * bytes of a block"});
 }
@@ -188,8 +189,8 @@ static const char *refusal_text(struct plim_arena *arena, const struct plim_plan
             "To serve at least one request with the model's max seq len (%" PRIu64
             "), %.2f GiB KV cache is needed, which is larger than the available KV cache memory "
             "(%.2f GiB); the longest that fits is %" PRIu64 ".",
-            s->max_model_len, GIB(s->request_blocks * s->block_bytes),
-            (double)(s->available - (int64_t)s->block_bytes) / (double)PLIM_GIB, s->fitting_len);
+            s->max_model_len, GIB(plim_mul_sat(s->request_blocks, s->block_bytes)),
+            ((double)s->available - (double)s->block_bytes) / (double)PLIM_GIB, s->fitting_len);
     case PLIM_VLLM_NO_AUTO:
         return "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a "
                "single token.";
@@ -197,7 +198,7 @@ static const char *refusal_text(struct plim_arena *arena, const struct plim_plan
         return plim_arena_sayf(arena,
                                "The cache of %.2f GiB as ordered does not fit beside the "
                                "rest on the card.",
-                               GIB(s->num_blocks * s->block_bytes));
+                               GIB(plim_mul_sat(s->num_blocks, s->block_bytes)));
     case PLIM_VLLM_NO_SETTING:
         return setting_text(arena, &s->settings);
     default:
@@ -225,6 +226,12 @@ bool plim__plan_setting_refused(const struct plim_vllm_settings *set)
     return set->too_long != 0 || set->batched_tokens < set->seqs;
 }
 
+/* An amount as a number with a sign. What is beyond all machines is INT64_MAX / 2, and may be subtracted. */
+static int64_t amount(uint64_t bytes)
+{
+    return (int64_t)plim_min_u64(bytes, INT64_MAX / 2);
+}
+
 /* Bytes that are missing (negative) or left. */
 static int64_t margin_of(const struct plim_plan *p)
 {
@@ -235,16 +242,16 @@ static int64_t margin_of(const struct plim_plan *p)
         return (int64_t)s->baseline_free - (int64_t)s->requested;
     case PLIM_VLLM_NO_LOAD:
     case PLIM_VLLM_NO_PROFILE:
-        return -(int64_t)s->failed_bytes;
+        return -amount(s->failed_bytes);
     case PLIM_VLLM_NO_CACHE:
-        return total - (int64_t)p->peak_bytes;
+        return total - amount(p->peak_bytes);
     case PLIM_VLLM_NO_SETTING:
         return 0;
     default:
         break;
     }
     uint64_t blocks = s->settings.auto_len ? 1 : s->request_blocks;
-    return s->available - (int64_t)((blocks + 1) * s->block_bytes);
+    return s->available - amount(plim_mul_sat(blocks + 1, s->block_bytes));
 }
 
 double plim__plan_room(const struct plim_vllm_start *start, uint64_t tokens)
@@ -275,8 +282,9 @@ static void judge_traffic(struct plim_arena *arena, struct plim_plan *p)
         p->limit = p->possible_concurrency < seqs ? PLIM_PLAN_LIMIT_CONCURRENCY
                                                   : PLIM_PLAN_LIMIT_MAX_NUM_SEQS;
         double missing = p->wanted_concurrency - most;
-        p->margin_bytes = -(int64_t)(missing * (double)p->start.block_bytes *
-                                     (double)plim__blocks_for(&p->start, t->prompt + t->output));
+        double each = (double)plim__blocks_for(&p->start, t->prompt + t->output);
+        p->margin_bytes =
+            -(int64_t)plim_u64_of(missing * (double)p->start.block_bytes * each, INT64_MAX);
         p->why = plim_arena_sayf(arena,
                                  "The traffic keeps %.0f requests in the server at once; "
                                  "%.0f of %" PRIu64 " tokens fit.",
@@ -284,12 +292,18 @@ static void judge_traffic(struct plim_arena *arena, struct plim_plan *p)
     }
 }
 
+bool plim__plan_overdrawn(const struct plim_plan *p)
+{
+    const struct plim_vllm_settings *set = &p->start.settings;
+    bool ordered = set->kv_bytes != 0 || set->blocks_override != 0;
+    return ordered && p->peak_bytes > p->request->card.total;
+}
+
 void plim__plan_judge(struct plim_arena *arena, struct plim_plan *p)
 {
     struct plim_vllm_start *s = &p->start;
     const struct plim_card *card = &p->request->card;
-    if (s->refusal == PLIM_VLLM_STARTS && s->settings.kv_bytes + s->settings.blocks_override != 0 &&
-        p->peak_bytes > card->total) {
+    if (s->refusal == PLIM_VLLM_STARTS && plim__plan_overdrawn(p)) {
         s->refusal = PLIM_VLLM_NO_CACHE;
     }
     if (s->refusal == PLIM_VLLM_STARTS && plim__plan_setting_refused(&s->settings)) {

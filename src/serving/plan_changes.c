@@ -76,11 +76,24 @@ static const char *filled(struct plim_arena *arena, const struct plim_plan *p,
     return strstr(c->flags, "fp8") != NULL && p->request->card.cc < 80 ? NULL : c->flags;
 }
 
+/* A cache that was ordered, and exceeds the card. */
+static bool overdrawn(const struct plim_plan *p, const struct plim_card *card,
+                      const struct plim_vllm_start *s)
+{
+    struct plim_plan_request request = *p->request;
+    struct plim_plan tried = {.request = &request, .start = *s, .known_family = p->known_family};
+    request.card = *card;
+    plim__plan_lines(&tried);
+    return plim__plan_overdrawn(&tried);
+}
+
 /* Does it serve what was asked for? */
-static bool serves(const struct plim_plan *p, const struct plim_vllm_start *s)
+static bool serves(const struct plim_plan *p, const struct plim_card *card,
+                   const struct plim_vllm_start *s)
 {
     const struct plim_plan_traffic *t = &p->request->traffic;
-    if (s->refusal != PLIM_VLLM_STARTS || plim__plan_setting_refused(&s->settings)) {
+    if (s->refusal != PLIM_VLLM_STARTS || plim__plan_setting_refused(&s->settings) ||
+        overdrawn(p, card, s)) {
         return false;
     }
     double wanted = plim__plan_wanted(t);
@@ -98,7 +111,7 @@ static enum plim_status try_flags(struct plim_arena *arena, struct plim_plan *p,
     if (st == PLIM_E_NOMEM) {
         return plim__fail(err, st, "no memory to try %s", flags);
     }
-    bool better = st == PLIM_OK && serves(p, &start) &&
+    bool better = st == PLIM_OK && serves(p, &p->request->card, &start) &&
                   (!p->fits || start.available > p->start.available ||
                    start.concurrency > p->start.concurrency);
     if (better) {
@@ -173,7 +186,7 @@ static enum plim_status ask_gpu(struct plim_arena *arena, struct plim_plan *p, s
         struct plim_vllm_flags flags;
         struct plim_vllm_start s;
         PLIM_TRY(plim__plan_play(arena, p->request, &card, NULL, &flags, &s, err));
-        if (serves(p, &s)) {
+        if (serves(p, &card, &s)) {
             p->smallest_gpu.known = true;
             p->smallest_gpu.text = card.key;
             p->smallest_gpu.value = card.total;
@@ -192,7 +205,7 @@ static void ask_replicas(struct plim_plan *p)
     p->replicas.asked = true;
     p->replicas.known = wanted > 0 && most >= 1;
     if (p->replicas.known) {
-        p->replicas.value = (uint64_t)ceil(wanted / most);
+        p->replicas.value = plim_u64_of(ceil(wanted / most), INT64_MAX);
     }
 }
 

@@ -36,6 +36,9 @@ double plim__plan_wanted(const struct plim_plan_traffic *traffic);
 
 #define PLIM_PLAN_SPEED 30.0 /* tokens a second that one request is given, when nobody says */
 
+/** plim__plan_overdrawn() - the cache was ordered, and the amounts exceed the card: the engine looks at neither. */
+bool plim__plan_overdrawn(const struct plim_plan *plan);
+
 /** plim__plan_setting_refused() - the engine refuses these settings whatever the memory. */
 bool plim__plan_setting_refused(const struct plim_vllm_settings *set);
 

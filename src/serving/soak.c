@@ -113,6 +113,8 @@ static enum plim_status wrong(struct plim_err *err, const char *field, const cha
     return PLIM_E_USAGE;
 }
 
+#define SLOWEST 1e6 /* operations or bytes a second; 0 stands for the default */
+
 static enum plim_status check(const struct plim_server *s, struct plim_err *err)
 {
     if (s->max_seqs == 0 || s->max_seqs > 65536) {
@@ -136,8 +138,10 @@ static enum plim_status check(const struct plim_server *s, struct plim_err *err)
                             s->adapter_rank == 0 || s->adapter_rank > 1024)) {
         return wrong(err, "adapters", "held at once: 1 to 4096, of rank 1 to 1024");
     }
-    if (!(s->flops >= 0) || !(s->bandwidth >= 0)) {
-        return wrong(err, "card", "speeds cannot be negative");
+    bool slow =
+        (s->flops > 0 && s->flops < SLOWEST) || (s->bandwidth > 0 && s->bandwidth < SLOWEST);
+    if (!(s->flops >= 0) || !(s->bandwidth >= 0) || slow) {
+        return wrong(err, "card", "speeds are at least a million a second");
     }
     return PLIM_OK;
 }

@@ -154,7 +154,8 @@ static uint32_t hybrid_block(const struct plim_vllm_settings *set, const struct 
     if (state == 0 || token == 0) {
         return block;
     }
-    return (uint32_t)plim_max_u64(block, align * plim_ceil_div(state, align * token));
+    uint64_t needed = plim_mul_sat(align, plim_ceil_div(state, plim_mul_sat(align, token)));
+    return (uint32_t)plim_max_u64(block, plim_min_u64(needed, UINT32_MAX));
 }
 
 /* ---- buckets ----------------------------------------------------------------------------------------- */
@@ -206,7 +207,7 @@ static void size_pages(struct buckets *all, uint32_t block)
         struct bucket *b = &all->items[i];
         b->block = block;
         if (by_tokens(b)) {
-            b->page = b->token_bytes * block;
+            b->page = plim_mul_sat(b->token_bytes, block);
         }
         widest = plim_max_u64(widest, b->page);
     }
@@ -301,8 +302,10 @@ static void unify_pages(struct buckets *all)
     }
     for (size_t i = 0; i < all->n; i++) {
         struct bucket *b = &all->items[i];
-        if (b->page < widest && by_tokens(b) && b->page != 0 && widest % b->page == 0) {
-            b->block *= (uint32_t)(widest / b->page);
+        bool divides = by_tokens(b) && b->page != 0 && widest % b->page == 0;
+        uint64_t block = divides ? plim_mul_sat(b->block, widest / b->page) : 0;
+        if (b->page < widest && block != 0 && block <= UINT32_MAX) {
+            b->block = (uint32_t)block;
         } else {
             b->padded += widest - b->page;
         }
@@ -337,8 +340,8 @@ static void split_buckets(const struct buckets *all, const struct plim_card *car
 static void sum_blocks(struct plim_vllm_start *s)
 {
     for (uint32_t i = 0; i < s->n_groups; i++) {
-        s->block_bytes =
-            plim_max_u64(s->block_bytes, s->groups[i].layers * s->groups[i].page_bytes);
+        s->block_bytes = plim_max_u64(s->block_bytes,
+                                      plim_mul_sat(s->groups[i].layers, s->groups[i].page_bytes));
         s->request_blocks += s->groups[i].request_blocks;
     }
 }
@@ -381,7 +384,8 @@ enum plim_status plim__groups(struct plim_arena *arena, const struct plim_geomet
     s->n_groups = 1;
     for (size_t i = 0; i < all.n; i++) { /* pages side by side in one block */
         s->groups[0].layers += all.items[i].layers;
-        s->block_bytes += all.items[i].layers * all.items[i].page;
+        uint64_t pages = plim_mul_sat(all.items[i].layers, all.items[i].page);
+        s->block_bytes = plim_add_sat(s->block_bytes, pages);
     }
     s->request_blocks = s->groups[0].request_blocks;
     return PLIM_OK;
@@ -393,7 +397,7 @@ void plim__plan_cache(struct plim_vllm_start *s)
 {
     struct plim_vllm_settings *set = &s->settings;
     s->max_model_len = set->max_model_len;
-    if (s->n_groups == 0) {
+    if (s->n_groups == 0 || s->block_bytes == 0) { /* no layer keeps anything */
         s->num_blocks = 1;
         return;
     }
@@ -401,7 +405,7 @@ void plim__plan_cache(struct plim_vllm_start *s)
     s->num_blocks = bytes / s->block_bytes;
     if (set->blocks_override != 0) {
         s->num_blocks = set->blocks_override;
-        bytes = set->blocks_override * s->block_bytes;
+        bytes = plim_mul_sat(set->blocks_override, s->block_bytes);
     }
     uint64_t usable = plim_sub_sat(bytes, s->block_bytes) / s->block_bytes;
     s->fitting_len = longest(s, usable, set->max_model_len);
@@ -423,5 +427,5 @@ void plim__plan_cache(struct plim_vllm_start *s)
         return;
     }
     s->concurrency = (double)s->num_blocks / (double)s->request_blocks;
-    s->kv_tokens = (uint64_t)(s->concurrency * (double)s->max_model_len);
+    s->kv_tokens = plim_u64_of(s->concurrency * (double)s->max_model_len, INT64_MAX);
 }

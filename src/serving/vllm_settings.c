@@ -13,6 +13,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#define PLIM__LENGTH_MAX UINT64_C(0xffffffff) /* tokens of one request */
+
 /* ---- reading flags -------------------------------------------------------------------------------- */
 
 static enum plim_status bad_value(const struct plim_vllm_flag *f, const char *want,
@@ -77,7 +79,8 @@ static enum plim_status placement(const struct plim_vllm_flags *flags,
     PLIM_TRY(number32(flags, "decode-context-parallel-size", &set->at.dcp, err));
     PLIM_TRY(number32(flags, "data-parallel-size", &set->dp, err));
     if (on(flags, "enable-expert-parallel", false)) {
-        set->at.ep = set->at.tp * set->dp;
+        uint64_t devices = (uint64_t)set->at.tp * set->dp;
+        set->at.ep = (uint32_t)plim_min_u64(devices, UINT32_MAX);
     }
     set->at.no_vision = on(flags, "language-model-only", false);
     if (set->at.tp % set->at.dcp != 0) {
@@ -149,7 +152,8 @@ static uint64_t model_length(const struct plim_geometry *g)
         }
     }
     bool scaled = strstr(g->model_type, "gemma3") != NULL; /* already in the file */
-    return scaled || !(factor > 0) ? length : (uint64_t)((double)length * factor);
+    uint64_t stretched = plim_u64_of((double)length * factor, PLIM__LENGTH_MAX);
+    return scaled || stretched == 0 ? length : stretched;
 }
 
 static enum plim_status lengths(const struct plim_geometry *g, const struct plim_vllm_flags *flags,
@@ -168,6 +172,9 @@ static enum plim_status lengths(const struct plim_geometry *g, const struct plim
     if (value < 0) {
         set->auto_len = true;
         return PLIM_OK;
+    }
+    if (value > (int64_t)PLIM__LENGTH_MAX) {
+        return bad_value(f, "a number of tokens that a model may have", err);
     }
     set->max_model_len = (uint64_t)value;
     if ((uint64_t)value > own && g->max_position != 0) {
@@ -210,7 +217,8 @@ static enum plim_status batches(const struct plim_card *card, const struct plim_
         if (!set->chunked_prefill) {
             set->batched_tokens = plim_max_u64(set->max_model_len, set->batched_tokens);
         }
-        set->batched_tokens = plim_min_u64(set->batched_tokens, set->seqs * set->max_model_len);
+        set->batched_tokens =
+            plim_min_u64(set->batched_tokens, plim_mul_sat(set->seqs, set->max_model_len));
     }
     if (!seqs_given) {
         set->seqs = plim_min_u64(set->seqs, set->batched_tokens);

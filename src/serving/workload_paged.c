@@ -55,7 +55,7 @@ static void profile(struct paged *p)
 static enum plim_status take_pool(struct paged *p, struct plim_err *err)
 {
     struct plim__engine *e = p->e;
-    uint64_t block = e->kv_token_bytes * e->s->block_tokens;
+    uint64_t block = plim_mul_sat(e->kv_token_bytes, e->s->block_tokens);
     uint64_t bytes = e->s->kv_bytes;
     uint64_t peak = plim_feed_books(&e->feed).peak_allocated;
     if (bytes == 0) {

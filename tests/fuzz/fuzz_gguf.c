@@ -2,27 +2,22 @@
 
 /*
  * Fuzz target: headers of GGUF files, and the geometry that their metadata describes. What is read can be
- * summed; failures say something.
+ * summed and planned for an engine, which the hash of the bytes chooses; failures say something.
  */
 
+#include "base/intern.h"
 #include "format/gguf.h"
 #include "serving/gguf_model.h"
 #include "serving/kv.h"
 
+#include "walk_plan.h"
+
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void must(bool ok)
-{
-    if (!ok) {
-        abort();
-    }
-}
-
-static void look(struct plim_arena *arena, const struct plim_gguf *file)
+static void look(struct plim_arena *arena, const struct plim_gguf *file, uint64_t choice)
 {
     struct plim_geometry g;
     struct plim_err err;
@@ -31,10 +26,15 @@ static void look(struct plim_arena *arena, const struct plim_gguf *file)
     plim_err_clear(&err);
     enum plim_status st = plim_geometry_from_gguf(arena, file, &g, &err);
     if (st == PLIM_OK) {
-        must(g.n_layers >= 1 && g.n_layers <= PLIM_LAYER_MAX);
+        walk_demand(g.n_layers >= 1 && g.n_layers <= PLIM_LAYER_MAX);
         st = plim_kv_layers(arena, &g, &PLIM_PLACEMENT_WHOLE, &opts, &kv, &err);
+        struct plim_model model = {.kind = PLIM_MODEL_GGUF,
+                                   .has_stored = true,
+                                   .stored_bytes = file->tensors.bytes,
+                                   .tensors = file->tensors};
+        walk_engines(arena, &g, &model, choice);
     }
-    must(st == PLIM_OK || err.message[0] != '\0');
+    walk_demand(st == PLIM_OK || err.message[0] != '\0');
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -48,9 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     plim_err_clear(&err);
     enum plim_status st = plim_gguf_read(&arena, &source, &file, &err);
     if (st == PLIM_OK) {
-        look(&arena, &file);
+        look(&arena, &file, plim_hash_bytes(data, size));
     }
-    must(st == PLIM_OK || err.message[0] != '\0');
+    walk_demand(st == PLIM_OK || err.message[0] != '\0');
     plim_arena_fini(&arena);
     return 0;
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Fuzz target: what a plan parses besides the model. The first byte chooses: an engine's log or metrics, the
- * file of calibrations, or a command line (one word a line) that is then played on a small model. Numbers that
- * come out must be sane: never more blocks than the budget holds.
+ * Fuzz target: what a plan parses besides the model. The first byte chooses: an engine's log or metrics (L), the
+ * file of calibrations (C), a command line (one word a line) of an engine by its number (1 to 5), or else one of
+ * vLLM, that is then planned for a small model. Numbers that come out must be sane: never more blocks than the
+ * budget holds.
  */
 
 #include "serving/calibration.h"
 #include "serving/vllm.h"
 
-#include <stdlib.h>
+#include "walk_plan.h"
+
 #include <string.h>
 
 #define MAX_WORDS 48
@@ -31,6 +33,28 @@ static void read_log(const char *text, size_t n)
     }
 }
 
+static bool small_model(struct plim_arena *arena, struct plim_geometry *g)
+{
+    struct plim_geometry_options none = {0};
+    return plim_geometry_from_config(arena, (struct plim_str){model, sizeof model - 1}, "model",
+                                     &none, g, NULL) == PLIM_OK;
+}
+
+static void plan(struct plim_arena *arena, enum plim_engine engine, const char *const *words,
+                 size_t n, const struct plim_calibration *calibration)
+{
+    struct plim_geometry g;
+    struct plim_plan_request request = {.engine = engine,
+                                        .geometry = &g,
+                                        .traffic = {.prompt = 100, .output = 100, .rate = 1},
+                                        .words = words,
+                                        .n_words = n,
+                                        .calibration = calibration};
+    if (small_model(arena, &g)) {
+        walk_plan(arena, &request);
+    }
+}
+
 static void read_calibrations(struct plim_arena *arena, const char *text, size_t n)
 {
     struct plim_calibrations all;
@@ -43,6 +67,7 @@ static void read_calibrations(struct plim_arena *arena, const char *text, size_t
             plim_calibrations_read(arena, plim_buf_str(&out), &again, NULL) == PLIM_E_DATA) {
             abort(); /* what we write, we read */
         }
+        plan(arena, PLIM_ENGINE_VLLM, NULL, 0, all.items);
     }
     plim_buf_fini(&out);
 }
@@ -50,13 +75,10 @@ static void read_calibrations(struct plim_arena *arena, const char *text, size_t
 static void play(struct plim_arena *arena, const char *const *words, size_t n)
 {
     struct plim_geometry g;
-    struct plim_geometry_options none = {0};
     struct plim_vllm_flags flags;
     struct plim_vllm_start start = {0};
     struct plim_card card;
-    if (plim_geometry_from_config(arena, (struct plim_str){model, sizeof model - 1}, "model", &none,
-                                  &g, NULL) != PLIM_OK ||
-        plim_card_find("l4-24gb", &card, NULL) != PLIM_OK ||
+    if (!small_model(arena, &g) || plim_card_find("l4-24gb", &card, NULL) != PLIM_OK ||
         plim_vllm_flags_read(arena, words, n, &flags, NULL) != PLIM_OK ||
         plim_vllm_play(arena, &g, &card, &flags, "", &start, NULL) != PLIM_OK) {
         return;
@@ -85,14 +107,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (data[0] == 'C') {
         read_calibrations(&arena, text + 1, size - 1);
     } else {
-        for (char *line = text; line != NULL && n < MAX_WORDS; n++) {
+        bool other = data[0] >= '1' && data[0] <= '5';
+        for (char *line = text + other; line != NULL && n < MAX_WORDS; n++) {
             words[n] = line;
             line = strchr(line, '\n');
             if (line != NULL) {
                 *line++ = '\0';
             }
         }
-        play(&arena, words, n);
+        if (!other) {
+            play(&arena, words, n);
+        }
+        plan(&arena, other ? (enum plim_engine)(data[0] - '0') : PLIM_ENGINE_VLLM, words, n, NULL);
     }
     plim_arena_fini(&arena);
     free(text);

@@ -7,7 +7,7 @@
 
 #include "format/snapshot_read.h"
 
-#include "walk_snapshot.h"
+#include "walk_judged.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct plim_err err;
     plim_err_clear(&err);
     if (plim_snapshot_read(&source, &limits, &snapshot, &err) == PLIM_OK) {
-        (void)walk_snapshot(&snapshot);
+        walk_judged(&snapshot, walk_snapshot(&snapshot));
         plim_snapshot_fini(&snapshot);
     } else {
         DEMAND(err.status != PLIM_OK && err.message[0] != '\0');

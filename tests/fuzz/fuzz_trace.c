@@ -8,7 +8,7 @@
 
 #include "format/trace_build.h"
 
-#include "walk_snapshot.h"
+#include "walk_judged.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,7 +21,7 @@ static void read_trace(struct plim_str bytes)
     struct plim_err err;
     plim_err_clear(&err);
     if (plim_trace_read(&source, &limits, NULL, &snapshot, &err) == PLIM_OK) {
-        (void)walk_snapshot(&snapshot);
+        walk_judged(&snapshot, walk_snapshot(&snapshot));
         for (size_t i = 0; i < snapshot.devices.n; i++) {
             const struct plim_outside *o = &snapshot.devices.items[i].outside;
             struct plim_outside_sums sums = plim_outside_at(o, SIZE_MAX);

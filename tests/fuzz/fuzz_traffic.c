@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Fuzz target: a traffic file. Whatever it holds, it is read into arrivals that keep their invariants, or
- * refused with an error that says something. The first byte's lowest bit asks for strict reading. */
+/*
+ * Fuzz target: a traffic file. Whatever it holds, it is read into arrivals that keep their invariants, repeated,
+ * measured and served by a simulated server for some seconds, or refused with an error that says something. The
+ * first byte's lowest bit asks for strict reading; where it is 8, the rest is a config.json, whose server gets
+ * requests.
+ */
 
+#include "base/intern.h"
+#include "base/num.h"
 #include "format/traffic.h"
+#include "serving/soak.h"
 
 #include <stdlib.h>
+
+#define LAYERS 24u /* models with more take too long */
+#define MODEL                                                                                      \
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":256,"      \
+    "\"intermediate_size\":512,\"num_hidden_layers\":2,\"num_attention_heads\":4,"                 \
+    "\"vocab_size\":1000,\"max_position_embeddings\":4096}"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,10 +39,84 @@ static void sound(const struct plim_traffic *t)
     }
 }
 
+/* Two simulated seconds of a server that takes steps of at least 20 ms. */
+static void serve(const struct plim_geometry *g, const struct plim_flow_source *source,
+                  uint64_t choice)
+{
+    struct plim_server server;
+    struct plim_soak_result result;
+    struct plim_conf conf;
+    struct plim_err err = {0};
+    struct plim_flow_options flow = {
+        .sources = source, .n_sources = 1, .span_ns = UINT64_C(2000000000), .seed = choice & 7};
+    plim_conf_init(&conf, PLIM_TORCH_LATEST);
+    plim_server_defaults(&server, choice & 8 ? PLIM_WORKLOAD_DYNAMIC : PLIM_WORKLOAD_PAGED, g,
+                         24 * PLIM_GIB);
+    server.step_ns = 20000000;
+    server.max_seqs = 16;
+    server.eager = true;
+    struct plim_soak_setup setup = {.server = &server,
+                                    .flow = &flow,
+                                    .conf = &conf,
+                                    .capacity = 24 * PLIM_GIB,
+                                    .budget_ns = UINT64_C(3000000000)};
+    if (plim_soak_run(&setup, &result, &err) != PLIM_OK && err.message[0] == '\0') {
+        abort();
+    }
+}
+
+static void serve_model(struct plim_str text, const struct plim_flow_source *source,
+                        uint64_t choice)
+{
+    struct plim_arena arena;
+    struct plim_geometry g;
+    plim_arena_init(&arena, UINT64_C(16) << 20);
+    if (plim_geometry_from_config(&arena, text, "model", NULL, &g, NULL) == PLIM_OK &&
+        g.n_layers <= LAYERS) {
+        serve(&g, source, choice);
+    }
+    plim_arena_fini(&arena);
+}
+
+/* A model that nobody has looked at. */
+static void serve_any(struct plim_str text)
+{
+    struct plim_flow_source source;
+    bool known;
+    if (plim_flow_parse(PLIM_STR("poisson:rate=4,output=20"), &source, &known, NULL) == PLIM_OK) {
+        serve_model(text, &source, plim_hash_bytes(text.p, text.n));
+    }
+}
+
+/* Some rounds of the traffic, measured; and a small server that it comes to. */
+static void go_on(struct plim_traffic *t, uint64_t choice)
+{
+    struct plim_flow_facts facts;
+    plim_traffic_spread(t);
+    struct plim_flow_source source = {.traffic = t, .process = {PLIM_PROCESS_GAMMA, 1, 2, 0, 0, 0}};
+    uint64_t span = plim_traffic_span(t);
+    struct plim_flow_options flow = {.sources = &source,
+                                     .n_sources = 1,
+                                     .span_ns = span < UINT64_MAX / 3 ? 3 * span + 3 : UINT64_MAX,
+                                     .rate_scale = choice & 1 ? 2 : 1,
+                                     .length_scale = choice & 2 ? 1.5 : 1,
+                                     .seed = choice >> 8 & 3};
+    if (t->timed && plim_flow_measure(&flow, &facts, NULL) == PLIM_OK && facts.arrivals == 0) {
+        abort();
+    }
+    if (span / t->arrivals.n > UINT64_C(1000000)) { /* not thousands in the two seconds */
+        serve_model(PLIM_STR(MODEL), &source, choice >> 16);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct plim_traffic traffic;
     struct plim_err err = {0};
+    if (size > 0 && data[0] == 8) {
+        serve_any((struct plim_str){(const char *)data + 1, size - 1});
+        return 0;
+    }
     struct plim_traffic_options options = {.strict = size > 0 && (data[0] & 1) != 0 && data[0] < 8};
     size_t skip = options.strict ? 1 : 0;
     struct plim_source_bytes state;
@@ -37,6 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         plim_source_bytes(&state, (struct plim_str){(const char *)data + skip, size - skip});
     if (plim_traffic_collect(&source, &options, &traffic, NULL, NULL, &err) == PLIM_OK) {
         sound(&traffic);
+        go_on(&traffic, plim_hash_bytes(data, size));
         plim_traffic_fini(&traffic);
     } else if (err.message[0] == '\0') {
         abort();

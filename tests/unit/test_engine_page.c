@@ -170,7 +170,11 @@ static void numbers_that_cannot_be_leave_their_figure_out(void **state)
     (void)state;
     read_text("vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\n"
               "vllm:num_requests_swapped -1\nvllm:kv_cache_usage_perc 45\n"
-              "vllm:prompt_tokens_total 1e3\nvllm:generation_tokens_total 0x10\n");
+              "vllm:prompt_tokens_total 1e3\nvllm:generation_tokens_total 0x10\n"
+              "vllm:num_preemptions_total 1e19\n"
+              "vllm:cache_config_info{block_size=\"9e9\",num_gpu_blocks=\"9e9\"} 1\n");
+    assert_unknown(0, FIGURE(PREEMPTIONS));
+    assert_unknown(0, FIGURE(KV_CAPACITY));
     assert_unknown(0, FIGURE(RUNNING));
     assert_unknown(0, FIGURE(WAITING));
     assert_unknown(0, FIGURE(SWAPPED));

@@ -200,7 +200,8 @@ static void what_makes_no_sense_is_refused(void **state)
     static const char *const texts[] = {
         "gamma:cv=0",     "gamma:rate=-1",      "poisson:rate=x",   "mmpp:burst=9",
         "gamma:like=nix", "weibull:cv=1000",    "poisson:prompt=0", "poisson:prompt=9~3",
-        "gamma:",         "gamma:rate=1,,cv=2", "gamma:rate",
+        "gamma:",         "gamma:rate=1,,cv=2", "gamma:rate",       "mmpp:burst_s=1e-9",
+        "mmpp:quiet_s=0", "mmpp:quiet_s=1e300",
     };
     (void)state;
     for (size_t i = 0; i < PLIM_COUNT_OF(texts); i++) {
@@ -215,6 +216,43 @@ static void what_makes_no_sense_is_refused(void **state)
     bool known = true;
     assert_ok(plim_flow_parse(PLIM_STR("traffic.csv"), &s, &known, NULL));
     assert_false(known);
+}
+
+/* Rates at which nothing comes before the end: the states behind it are nobody's. */
+static void an_hour_in_which_nothing_comes_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(measured("mmpp:rate=1e-300", 3600, 1).arrivals, 0);
+    assert_int_equal(measured("poisson:rate=1e-300", 3600, 1).arrivals, 0);
+}
+
+static void times_that_never_come_stay_never_when_scaled(void **state)
+{
+    struct plim_flow_source s = parsed("poisson:rate=0.0001");
+    struct plim_flow_options o = {
+        .sources = &s, .n_sources = 1, .span_ns = 100000 * SECOND, .rate_scale = 1e6};
+    struct plim_flow_facts f;
+    (void)state;
+    assert_ok(plim_flow_measure(&o, &f, NULL));
+    assert_true(f.arrivals > 0);
+    assert_true(f.rate > 50); /* no arrival that stands for never is among them */
+}
+
+/* Rounds of a trace that fills all of time: the second would begin behind it. */
+static void a_trace_as_long_as_time_is_given_once(void **state)
+{
+    struct plim_arrival two[2] = {
+        {.prompt = 1, .output = 1, .session = PLIM_NO_ID},
+        {.prompt = 1, .output = 1, .session = PLIM_NO_ID, .at_ns = UINT64_MAX - SECOND}};
+    struct plim_traffic traffic = {.timed = true};
+    traffic.arrivals.items = two;
+    traffic.arrivals.n = 2;
+    struct plim_flow_source s = {.traffic = &traffic};
+    struct plim_flow_options o = {.sources = &s, .n_sources = 1, .span_ns = UINT64_MAX};
+    struct plim_flow_facts f;
+    (void)state;
+    assert_ok(plim_flow_measure(&o, &f, NULL));
+    assert_int_equal(f.arrivals, 2);
 }
 
 static enum plim_status flow_body(void *arg)
@@ -243,6 +281,9 @@ int main(void)
         cmocka_unit_test(scales_change_times_and_lengths_and_a_tail_is_mixed_in),
         cmocka_unit_test(two_sources_are_mixed_by_time),
         cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(an_hour_in_which_nothing_comes_ends),
+        cmocka_unit_test(times_that_never_come_stay_never_when_scaled),
+        cmocka_unit_test(a_trace_as_long_as_time_is_given_once),
         cmocka_unit_test(failing_allocations_are_reported),
     };
     return PLIM_RUN_TESTS("flows of arrivals", tests);

@@ -292,7 +292,7 @@ static void bad_files_are_refused_with_a_reason(void **state)
 /* Three layers of which the second attends because the interval says so; head counts as given, NULL: none. */
 static struct file every_second_attends(const uint32_t *heads, const uint32_t *kv_heads)
 {
-    struct file f = begin(3, 0, 7 + (heads != NULL) + (kv_heads != NULL));
+    struct file f = begin(3, 0, 7u + (heads != NULL) + (kv_heads != NULL));
     put_string(&f, "general.architecture", "qwen3next");
     put_u32(&f, "qwen3next.block_count", 3);
     put_u32(&f, "qwen3next.embedding_length", 64);

@@ -205,10 +205,13 @@ static void a_cache_ordered_in_bytes_is_checked_by_the_plan_alone(void **state)
          "8192");
     assert_int_equal(w.plan.start.num_blocks, UINT64_C(20000000000) / 2097152);
     assert_true(w.plan.fits);
+    w.request.want_gpu = true;
     MAKE(&w, "--enforce-eager", "--kv-cache-memory-bytes", "90000000000", "--max-model-len",
          "8192");
     assert_false(w.plan.fits);
     assert_int_equal(w.plan.limit, PLIM_PLAN_LIMIT_DEVICE_MEMORY);
+    assert_int_equal(w.plan.n_changes, 0); /* no other flag makes that order smaller */
+    assert_true(w.plan.smallest_gpu.value > UINT64_C(106000000000)); /* with 16 GB of weights */
     plim_arena_fini(&w.arena);
 }
 

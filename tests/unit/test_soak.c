@@ -286,6 +286,12 @@ static void a_server_without_sense_is_refused(void **state)
     s.server.utilization = 1.5;
     assert_int_equal(plim_soak_run(&s.setup, &s.result, NULL), PLIM_E_USAGE);
     s.server.utilization = 0.9;
+    s.server.flops = 1e-300;
+    assert_int_equal(plim_soak_run(&s.setup, &s.result, NULL), PLIM_E_USAGE);
+    s.server.flops = 0;
+    s.server.bandwidth = 1;
+    assert_int_equal(plim_soak_run(&s.setup, &s.result, NULL), PLIM_E_USAGE);
+    s.server.bandwidth = 0;
     s.setup.external = 17 * PLIM_GIB;
     assert_int_equal(plim_soak_run(&s.setup, &s.result, NULL), PLIM_E_RANGE);
 }

@@ -168,7 +168,8 @@ static const char many_faults[] = "time,prompt,output\n"
                                   "6,99999999999,5\n"
                                   "soon,1,1\n"
                                   "8,7,7,7\n"
-                                  "9,\"8\",9.0\n";
+                                  "9,\"8\",9.0\n"
+                                  "10,-9223372036854775808,5\n";
 
 static void faults_are_repaired_or_left_out_and_counted_by_kind(void **state)
 {
@@ -184,7 +185,7 @@ static void faults_are_repaired_or_left_out_and_counted_by_kind(void **state)
     assert_int_equal(r.repairs.zero_outputs.first_line, 3);
     assert_int_equal(r.repairs.negative.first_line, 4);
     assert_int_equal(r.repairs.huge.first_line, 7);
-    assert_int_equal(r.repairs.broken.n, 4);
+    assert_int_equal(r.repairs.broken.n, 5);
     assert_int_equal(r.repairs.broken.first_line, 5);
     plim_traffic_fini(&r.traffic);
 }
