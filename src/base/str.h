@@ -36,6 +36,18 @@ static inline bool plim_str_starts(struct plim_str s, struct plim_str prefix)
     return s.n >= prefix.n && (prefix.n == 0 || memcmp(s.p, prefix.p, prefix.n) == 0);
 }
 
+static inline bool plim_str_ends(struct plim_str s, struct plim_str suffix)
+{
+    return s.n >= suffix.n &&
+           (suffix.n == 0 || memcmp(s.p + s.n - suffix.n, suffix.p, suffix.n) == 0);
+}
+
+/* The same of two C strings. */
+static inline bool plim_ends_with(const char *text, const char *suffix)
+{
+    return plim_str_ends(plim_str_from(text), plim_str_from(suffix));
+}
+
 static inline struct plim_str plim_str_skip(struct plim_str s, size_t n)
 {
     n = n > s.n ? s.n : n;

@@ -3,6 +3,7 @@
 
 #include "diagnose/diagnose.h"
 
+#include "base/bytes.h"
 #include "base/num.h"
 #include "diagnose/captured.h"
 
@@ -108,6 +109,40 @@ static int most_bytes_first(const void *a, const void *b)
                                 : (x->stack > y->stack) - (x->stack < y->stack);
 }
 
+/* Python's own stacks, and no others: "/a/model.py", "<string>". Native stacks are never empty. */
+static bool only_python_frames(const struct plim_snapshot *snapshot)
+{
+    plim_vec_foreach (frame, &snapshot->stacks.frames) {
+        struct plim_str file = plim_intern_str(&snapshot->strings, frame->file);
+        if (!plim_str_ends(file, PLIM_STR(".py")) && !plim_str_starts(file, PLIM_STR("<"))) {
+            return false;
+        }
+    }
+    return snapshot->stacks.frames.n > 0;
+}
+
+/* Why blocks have no stack, as far as the recording tells. PyTorch's autograd allocates on threads of its own,
+ * which run no Python, so what it records of them is an empty stack. */
+static const char *without_stack(const struct plim_snapshot *snapshot, struct plim_diagnosis *d)
+{
+    const struct plim_site_live *live = &d->leaks.sites.items[0];
+    size_t events = snapshot->devices.items[d->device].trace.events.n;
+    static const char native[] = "no Python frame recorded, as on the threads of a backward pass";
+    char text[PLIM_BYTES_TEXT], rest[PLIM_BYTES_TEXT];
+    if (live->bytes_born == 0 && events > 0 && snapshot->stacks.frames.n > 0) {
+        return "(no stack; older than the recorded events)";
+    }
+    if (!only_python_frames(snapshot)) {
+        return "(no stack recorded)";
+    }
+    if (live->bytes_born == live->bytes) {
+        return plim_arena_sayf(&d->arena, "(%s)", native);
+    }
+    return plim_arena_sayf(&d->arena, "(%s older than the recorded events; %s: %s)",
+                           plim_bytes_format(text, live->bytes - live->bytes_born),
+                           plim_bytes_format(rest, live->bytes_born), native);
+}
+
 static enum plim_status fill_blame(const struct plim_snapshot *snapshot, uint32_t rows,
                                    struct plim_diagnosis *d, struct plim_err *err)
 {
@@ -130,7 +165,8 @@ static enum plim_status fill_blame(const struct plim_snapshot *snapshot, uint32_
     plim_vec_foreach (row, &d->blame) {
         uint32_t index = row->stack; /* the site's index stood here for the sort */
         const struct plim_site *site = &d->sites.sites.items[index];
-        row->site = plim_site_text(snapshot, site, &d->arena);
+        row->site =
+            index == 0 ? without_stack(snapshot, d) : plim_site_text(snapshot, site, &d->arena);
         row->frame = site->n_frames ? plim_frame_text(snapshot, site->frames[0], &d->arena) : "";
         row->stack = site->stack;
         plim_vec_foreach (suspect, &d->leaks.suspects) {

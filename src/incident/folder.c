@@ -201,12 +201,6 @@ const char *plim__incident_name(struct plim_arena *arena, enum plim_incident_kin
                            plim_incident_kind_text(kind), pid);
 }
 
-static bool ends_with(const char *name, const char *suffix)
-{
-    size_t n = strlen(name), k = strlen(suffix);
-    return n >= k && strcmp(name + n - k, suffix) == 0;
-}
-
 static enum plim_status limit(const char *dir, uint64_t max_count, uint64_t max_bytes,
                               struct plim_arena *arena, struct plim_names *names,
                               struct plim_err *err)
@@ -216,7 +210,7 @@ static enum plim_status limit(const char *dir, uint64_t max_count, uint64_t max_
     /* Names begin with the time: newest last. */
     for (size_t i = names->list.n; i-- > 0;) {
         const char *path = plim_arena_sayf(arena, "%s/%s", dir, names->list.items[i]);
-        if (ends_with(path, PLIM_PART_SUFFIX)) {
+        if (plim_ends_with(path, PLIM_PART_SUFFIX)) {
             continue;
         }
         count++;

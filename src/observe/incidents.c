@@ -56,16 +56,10 @@ static void incidents_close(void *self)
     free(s);
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), k = strlen(end);
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 /* Of a name without the suffix of a pack, so that a packed incident is the same. */
 static uint64_t hash_of(const char *name)
 {
-    size_t n = strlen(name) - (ends_with(name, PACK) ? strlen(PACK) : 0);
+    size_t n = strlen(name) - (plim_ends_with(name, PACK) ? strlen(PACK) : 0);
     uint64_t hash = plim_hash_u64(n);
     for (size_t i = 0; i < n; i++) {
         hash = plim_hash_u64(hash ^ (unsigned char)name[i]);
@@ -76,7 +70,7 @@ static uint64_t hash_of(const char *name)
 static enum plim_status take_name(struct incidents *s, const char *name,
                                   struct plim_observation *out, struct plim_err *err)
 {
-    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || ends_with(name, PART) ||
+    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || plim_ends_with(name, PART) ||
         plim_map_get(&s->names, hash_of(name)) != NULL) {
         return PLIM_OK;
     }

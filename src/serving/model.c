@@ -23,13 +23,6 @@ struct opening {
     struct plim_err *err;
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text);
-    size_t m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static enum plim_status path_of(const struct opening *o, const char *name, char *out, size_t n)
 {
     int used = snprintf(out, n, "%s%s", o->folder, name);
@@ -278,14 +271,14 @@ static enum plim_status open_any(struct opening *o)
         return read_folder(o);
     }
     split_path(o, &file);
-    if (ends_with(file, ".gguf")) {
+    if (plim_ends_with(file, ".gguf")) {
         return open_gguf(o);
     }
-    if (ends_with(file, ".index.json")) {
+    if (plim_ends_with(file, ".index.json")) {
         PLIM_TRY(read_config(o, "config.json"));
         return read_index(o, file, &found);
     }
-    if (ends_with(file, ".safetensors")) {
+    if (plim_ends_with(file, ".safetensors")) {
         PLIM_TRY(read_config(o, "config.json"));
         PLIM_TRY(read_safetensors(o, file, &found));
         return found ? PLIM_OK : plim__fail(o->err, PLIM_E_NOINPUT, "cannot open %.200s", o->path);

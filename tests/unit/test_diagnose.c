@@ -294,6 +294,33 @@ static void backward_nodes_name_the_memory_of_threads_without_python(void **stat
     maker_fini(&maker);
 }
 
+/* What the table of holders says of 100 MiB from `stack` that `forget` events of the record came before. */
+static void assert_holder_without_stack(const char *wanted, uint32_t stack, size_t forget,
+                                        const char *file)
+{
+    struct plim_diagnosis d;
+    maker_init(&maker);
+    maker_alloc(&maker, 100 * PLIM_MIB, stack);
+    maker_alloc(&maker, 30 * PLIM_MIB, maker_stack(&maker, "forward", file, 3));
+    maker.forget = forget;
+    maker_finish(&maker);
+    assert_ok(plim_diagnose(&maker.snapshot, &defaults, &d, NULL));
+    assert_string_equal(d.blame.items[0].site, wanted);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
+static void why_a_block_has_no_stack_is_said_as_far_as_it_is_known(void **state)
+{
+    (void)state;
+    assert_holder_without_stack("(no Python frame recorded, as on the threads of a backward pass)",
+                                PLIM_STACK_EMPTY, 0, "model.py");
+    assert_holder_without_stack("(no stack; older than the recorded events)", PLIM_NO_STACK, 2,
+                                "model.py");
+    /* With native frames a backward pass has a stack: nothing is known of what has none. */
+    assert_holder_without_stack("(no stack recorded)", PLIM_STACK_EMPTY, 0, "??");
+}
+
 static void leak_without_any_stacks_is_seen_by_growth_amid_work(void **state)
 {
     (void)state;
@@ -463,6 +490,7 @@ int main(void)
         cmocka_unit_test(conversion_of_weights_is_not_a_leak),
         cmocka_unit_test(snapshot_from_after_the_failure_is_judged_by_the_message),
         cmocka_unit_test(backward_nodes_name_the_memory_of_threads_without_python),
+        cmocka_unit_test(why_a_block_has_no_stack_is_said_as_far_as_it_is_known),
         cmocka_unit_test(leak_without_any_stacks_is_seen_by_growth_amid_work),
         cmocka_unit_test(few_holes_are_the_usual_cost_of_caching),
         cmocka_unit_test(the_same_holes_matter_to_a_large_request),

@@ -18,6 +18,11 @@ static void starts_wants_the_whole_prefix(void **state)
     (void)state;
     assert_true(plim_str_starts(PLIM_STR("CUDA out"), PLIM_STR("CUDA")));
     assert_true(plim_str_starts(PLIM_STR("x"), PLIM_STR("")));
+    assert_true(plim_str_ends(PLIM_STR("a.py"), PLIM_STR(".py")));
+    assert_true(plim_str_ends(PLIM_STR(""), PLIM_STR("")));
+    assert_false(plim_str_ends(PLIM_STR("py"), PLIM_STR(".py")));
+    assert_false(plim_str_ends(PLIM_STR("a.pyc"), PLIM_STR(".py")));
+    assert_true(plim_ends_with("x.gguf", ".gguf"));
     assert_false(plim_str_starts(PLIM_STR("CU"), PLIM_STR("CUDA")));
     assert_true(plim_str_starts((struct plim_str){NULL, 0}, (struct plim_str){NULL, 0}));
 }
