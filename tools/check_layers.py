@@ -4,7 +4,7 @@
 
 The table says, for each folder of src/, what it may include besides itself, the C library and other
 people's libraries. runtime/ runs inside other people's processes and includes only its own headers.
-Also: a header is included by its path from src/ ("base/arena.h"). watch does not know cli; cli knows of watch only
+Also: a header is included by its path from src/ ("base/arena.h"), and CONTRIBUTING.md's map has every layer. watch does not know cli; cli knows of watch only
 how to start it.
 
     tools/check_layers.py [ROOT]      exit 1 and one line per violation when something is wrong
@@ -106,12 +106,22 @@ def check_public(root, complaints):
                 complaints.append(f"{path}:{number}: a public header may not include {name}")
 
 
+def check_map(root, complaints):
+    page = root / "CONTRIBUTING.md"
+    if page.exists():
+        text = page.read_text(encoding="utf-8")
+        rows = [f"`src/{layer}/`" for layer in sorted(MAY_INCLUDE)]
+        rows += [f"`{part.name}`" for part in sorted((root / "runtime").iterdir()) if part.is_dir()]
+        complaints += [f"{page}: its map has no {row}" for row in rows if row not in text]
+
+
 def main(argv):
     root = pathlib.Path(argv[1] if len(argv) > 1 else pathlib.Path(__file__).parent.parent)
     complaints = []
     check_src(root, complaints)
     check_runtime(root, complaints)
     check_public(root, complaints)
+    check_map(root, complaints)
     for line in complaints:
         print(line)
     return 1 if complaints else 0
