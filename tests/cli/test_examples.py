@@ -97,7 +97,7 @@ def blocks(path):
 
 def examples(path):
     for start, lines in blocks(path):
-        example = Example(path.relative_to(plimtest.ROOT), start)
+        example = Example(os.path.relpath(path, plimtest.ROOT), start)
         for line in lines:
             if line.startswith("$ "):
                 status = re.search(r"\s+# exit (\d+)$", line)
@@ -176,6 +176,17 @@ class ExamplesTest(unittest.TestCase):
                                 f"$ {command}\nshown:\n" + "\n".join(shown) + f"\nsaid:\n{text}")
 
 
+class RefreshTest(unittest.TestCase):
+    def test_a_refreshed_block_has_new_answers_and_its_old_commands(self):
+        """a refreshed block has new answers and its commands as they stood"""
+        block = ["$ echo one \\", "$   two", "old", "...", "$ echo three; exit 2  # exit 2", "older"]
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text("\n".join(["```console", *block, "```"]) + "\n", encoding="utf-8")
+            self.assertEqual(refreshed(next(examples(page)), block),
+                             [*block[:2], "one two", "...", block[4], "three"])
+
+
 def add_tests():
     for number, example in enumerate(all_examples(), 1):
         def test(self, example=example):
@@ -185,11 +196,16 @@ def add_tests():
 
 
 def refreshed(example, lines):
-    """The lines of a block with present outputs; a block cut by `...` keeps as many lines as it shows."""
+    """The lines of a block with present outputs, its commands as they stand; a block cut by `...` keeps as many lines."""
     folder = make_folder()
     out = []
-    for command, shown in example.steps:
-        out.append("$ " + command)
+    steps = iter(example.steps)
+    for line in lines:
+        if line.startswith("$ ") or re.fullmatch(r"# exit \d+", line):
+            out.append(line)
+        if not line.startswith("$ ") or line.endswith("\\"):
+            continue
+        command, shown = next(steps)
         if shown:
             text = run_step(command, folder.name).stdout.decode("utf-8", "replace").splitlines()
             cut = "..." in shown
