@@ -516,7 +516,7 @@ static enum plim_status tell_replays(struct adviser *a, struct plim_err *err)
         if (e->known && !e->serves) {
             const char *text = plim_arena_sayf(
                 a->arena, "Replayed under %s, the trace fails at allocation %llu too.", e->conf,
-                (unsigned long long)e->alloc_index);
+                (unsigned long long)e->alloc_index + 1);
             PLIM_TRY(plim_vec_push(&a->d->set.evidence, err,
                                    (struct plim_evidence){.text = text, .how = PLIM_HOW_REPLAYED}));
         }

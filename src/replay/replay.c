@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One replay: the stage, the loop over the requests, what is measured on the way and at the end. */
 
+#include "base/bytes.h"
 #include "replay/replay_int.h"
 
 /* A device when there is no limit: 1 TiB, or what the recording hints at. */
@@ -197,8 +198,10 @@ enum plim_status plim_replay(const struct plim_requests *requests,
     struct plim_replay_result result = {.least_headroom = UINT64_MAX};
     struct run r = {.q = requests, .setup = setup, .result = &result};
     if (setup->capacity > 0 && setup->external > setup->capacity) {
-        return plim__fail(err, PLIM_E_RANGE, "others use %llu bytes, the device has %llu",
-                          (unsigned long long)setup->external, (unsigned long long)setup->capacity);
+        char used[PLIM_BYTES_TEXT], size[PLIM_BYTES_TEXT];
+        return plim__fail(err, PLIM_E_RANGE, "others use %s, the device has %s",
+                          plim_bytes_format(used, setup->external),
+                          plim_bytes_format(size, setup->capacity));
     }
     if (setup->moving) {
         uint64_t total = setup->capacity > 0 ? setup->capacity : no_limit(requests);

@@ -191,7 +191,7 @@ static void say_no_setting_helps(struct plim__tuner *t)
         "No setting helps: the best (%s) fails too, at allocation %" PRIu64 " of %" PRIu64
         ". At most %s are wanted at the same time, of %s: an allocator that knew the lifetimes "
         "would need %s%s.",
-        name_of(best), best->result.allocs, t->q->allocs, bytes_text(tune, tune->bound.live),
+        name_of(best), best->result.allocs + 1, t->q->allocs, bytes_text(tune, tune->bound.live),
         bytes_text(tune, room), bytes_text(tune, tune->bound.packed_all),
         tune->bound.lanes > 1
             ? plim_arena_sayf(&tune->arena, ", and %s with memory bound to its streams and pools",
@@ -238,7 +238,7 @@ static void say_recommendation(struct plim__tuner *t, const struct plim_tune_run
             ? plim_arena_sayf(a, "%s would need %s", name_of(now),
                               bytes_text(tune, now->need ? now->need : now->result.peak.reserved))
             : plim_arena_sayf(a, "with %s allocation %" PRIu64 " of %" PRIu64 " fails",
-                              name_of(now), now->result.allocs, t->q->allocs);
+                              name_of(now), now->result.allocs + 1, t->q->allocs);
     tune->reason = plim_arena_sayf(
         a,
         "It serves every request and would do so with %s; %s. Peak reserved %s, %" PRIu64

@@ -42,7 +42,7 @@ static void outcome_cells(struct plim_buf *out, const struct plim_replay_result 
                         r->failed ? "fails" : "fits");
     }
     if (r->failed) {
-        plim_html_cell_count(out, r->first_oom.alloc_index);
+        plim_html_cell_count(out, r->first_oom.alloc_index + 1);
         plim_html_cell_bytes(out, r->first_oom.request_bytes);
     } else {
         plim_html_cell_none(out);

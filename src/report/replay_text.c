@@ -44,7 +44,7 @@ static const char *outcome(const struct plim_replay_view *v, struct plim_arena *
         arena,
         "FAILS at allocation %" PRIu64 " of %" PRIu64 " (%s%s%s): the device has %s free, %s are "
         "stranded in cached segments",
-        r->first_oom.alloc_index, v->requests->allocs,
+        r->first_oom.alloc_index + 1, v->requests->allocs,
         bytes_text(arena, r->first_oom.request_bytes), place ? " at " : "", place ? place : "",
         bytes_text(arena, r->first_oom.device_free), bytes_text(arena, r->first_oom.stranded));
 }

@@ -132,16 +132,19 @@ void plim__soak_summary(const struct plim_soak_view *v, char *buf, size_t n)
 
 /* ---- text ------------------------------------------------------------------------------------------- */
 
-static void head(struct plim_buf *out, const struct plim_soak_view *v)
+static void head(struct plim_buf *out, const struct plim_soak_view *v,
+                 const struct plim_text_style *style, struct plim_arena *arena)
 {
     const struct plim_soak_setup *s = &v->plan->setup;
     char capacity[PLIM_BYTES_TEXT], external[PLIM_BYTES_TEXT], span[PLIM__SPAN_TEXT];
-    plim_buf_printf(
-        out, "%s, %s, on %s (%s of it used by others): %s of traffic, %zu seed%s\n\n",
+    const char *title = plim_arena_sayf(
+        arena, "%s, %s, on %s (%s of it used by others): %s of traffic, %zu seed%s",
         v->model ? v->model : "image generation", plim_workload_text(s->server->workload),
         plim_bytes_format(capacity, s->capacity), plim_bytes_format(external, s->external),
         plim__span_text(span, (double)s->flow->span_ns), v->plan->n_seeds,
         v->plan->n_seeds > 1 ? "s" : "");
+    plim_text_wrap(out, "", title, style);
+    plim_buf_char(out, '\n');
 }
 
 static void traffic(struct plim_buf *out, const struct plim_soak_view *v,
@@ -303,7 +306,10 @@ void plim_text_soak(struct plim_buf *out, const struct plim_soak_view *v,
 {
     char summary[400];
     bool failed = false;
-    head(out, v);
+    struct plim_arena arena;
+    plim_arena_init(&arena, 0);
+    head(out, v, style, &arena);
+    plim_arena_fini(&arena);
     plim__soak_summary(v, summary, sizeof summary);
     plim_text_wrap(out, "  ", summary, style);
     traffic(out, v, style);

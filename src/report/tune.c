@@ -36,7 +36,7 @@ static void cells_of(const struct plim_tune_run *run, struct cells *c)
     if (r->start_failed > 0) {
         snprintf(c->outcome, sizeof c->outcome, "no start");
     } else if (r->failed) {
-        snprintf(c->outcome, sizeof c->outcome, "fails %" PRIu64, r->first_oom.alloc_index);
+        snprintf(c->outcome, sizeof c->outcome, "fails %" PRIu64, r->first_oom.alloc_index + 1);
     } else {
         snprintf(c->outcome, sizeof c->outcome, "fits");
     }
@@ -144,7 +144,7 @@ static void moving_line(struct plim_buf *out, const struct plim_tune *t, const c
                  reserved);
     } else {
         snprintf(line, sizeof line, "%s, which moves pages, fails at allocation %llu", name,
-                 (unsigned long long)r->first_oom.alloc_index);
+                 (unsigned long long)r->first_oom.alloc_index + 1);
     }
     plim_text_wrap(out, bullet, line, style);
 }

@@ -98,7 +98,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(len(raw), len(runs))
         for cells, run in zip(raw, runs):
             oom, peak, counters = run["first_oom"], run["peak"], run["counters"]
-            self.assertEqual(cells[1:3], [str(oom["alloc_index"]), str(oom["request_bytes"])] if oom else ["", ""])
+            self.assertEqual(cells[1:3], [str(oom["alloc_index"] + 1), str(oom["request_bytes"])] if oom else ["", ""])
             self.assertEqual(cells[5:9], [str(peak[k + "_bytes"]) for k in ("reserved", "allocated", "active", "requested")])
             self.assertEqual(cells[12:16], [str(counters[k]) for k in (
                 "num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")])
