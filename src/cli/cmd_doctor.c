@@ -8,6 +8,7 @@
 #include "alloc/conf.h"
 #include "cli/verbs.h"
 #include "device/doctor.h"
+#include "report/text.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -101,15 +102,22 @@ static size_t count(const struct plim_checks *checks, enum plim_check_status sta
     return n;
 }
 
+#define STATUS 8 /* columns */
+
 static void write_text(struct plim_cli *cli, const struct plim_checks *checks)
 {
     static const char *const colors[] = {"\033[32m", "\033[33m", "\033[2m"};
+    struct plim_text_style style = {.unicode = true, .width = cli->width};
     plim_vec_foreach (check, &checks->list) {
-        plim_buf_printf(&cli->out, "%s%-8s%s%-26s %s\n", cli->color ? colors[check->status] : "",
-                        plim_check_status_text(check->status), cli->color ? "\033[0m" : "",
-                        check->title, check->detail);
+        struct plim_buf line = {0};
+        const char *first = plim_arena_sayf(&cli->arena, "%*s%-26s ", STATUS, "", check->title);
+        plim_text_wrap(&line, first, check->detail, &style);
+        plim_buf_printf(&cli->out, "%s%-*s%s", cli->color ? colors[check->status] : "", STATUS,
+                        plim_check_status_text(check->status), cli->color ? "\033[0m" : "");
+        plim_buf_add(&cli->out, plim_str_skip(plim_buf_str(&line), STATUS));
+        plim_buf_fini(&line);
         if (check->advice != NULL) {
-            plim_buf_printf(&cli->out, "%10s%s\n", "", check->advice);
+            plim_text_wrap(&cli->out, "          ", check->advice, &style);
         }
     }
     plim_buf_printf(&cli->out, "\n%zu ok, %zu to look at, %zu missing\n",

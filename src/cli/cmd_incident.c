@@ -7,6 +7,7 @@
 #include "incident/folder.h"
 #include "report/incident.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 
 #define DIAGNOSIS_BYTES (UINT64_C(64) << 20)
@@ -94,6 +95,24 @@ static enum plim_status pack(struct plim_cli *cli, const char *path, struct plim
     return PLIM_OK;
 }
 
+/* A file that cannot be read as an incident: a pack that is damaged, or something else. */
+static enum plim_status not_one(struct plim_cli *cli, const struct plim_opts_incident *opts,
+                                const char *path, struct plim_err *err)
+{
+    if (plim_ends_with(path, PLIM_PACK_SUFFIX)) {
+        enum plim_status st = show(cli, opts, path, err);
+        if (st != PLIM_OK && !err->where[0]) {
+            plim__err_where(err, "%s", path);
+        }
+        return st;
+    }
+    enum plim_status st = plim__fail(err, PLIM_E_DATA, "'%.150s' is no incident", path);
+    plim__err_hint(err,
+                   "an incident is a folder with an incident.json in it, or the " PLIM_PACK_SUFFIX
+                   " that --pack makes of one");
+    return st;
+}
+
 enum plim_status plim_cmd_incident(struct plim_cli *cli, const struct plim_opts_incident *opts,
                                    struct plim_err *err)
 {
@@ -105,11 +124,13 @@ enum plim_status plim_cmd_incident(struct plim_cli *cli, const struct plim_opts_
     if (opts->pack) {
         return pack(cli, path, err);
     }
-    if (plim_bundle_is(path) || (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))) {
+    if (plim_bundle_is(path)) {
         return show(cli, opts, path, err);
     }
-    if (cli->n_args > 0 && stat(path, &info) != 0) {
-        return plim__fail(err, PLIM_E_NOINPUT, "there is no '%.150s'", path);
+    bool there = stat(path, &info) == 0;
+    if (cli->n_args > 0 && !there) {
+        return plim__fail_errno(err, PLIM_E_NOINPUT, errno, "cannot open '%.150s'", path);
     }
-    return list_folder(cli, opts, path, err);
+    return there && !S_ISDIR(info.st_mode) ? not_one(cli, opts, path, err)
+                                           : list_folder(cli, opts, path, err);
 }

@@ -288,6 +288,14 @@ static void list_device_unknowns(struct gatherer *g)
                "others is an estimate. The message (--oom-text) or `nvidia-smi` at the time of the "
                "failure tells.");
     }
+    if (plim_known(l->total) && plim_known(l->reserved) && l->reserved.bytes > l->total.bytes) {
+        cannot_know(
+            g, plim_arena_sayf(g->arena,
+                               "How %s can be reserved on a device of %s: that size is wrong (it "
+                               "is given with its unit, 24GiB), or a part lies in the host's "
+                               "memory.",
+                               bytes_text(g, l->reserved.bytes), bytes_text(g, l->total.bytes)));
+    }
     if (g->d->set.verdict.subclass == PLIM_SUBCLASS_MEMORY_CAP && !plim_known(g->d->facts.cap)) {
         cannot_know(
             g, "The cap's value: the message names it as `allowed`; give it with --oom-text FILE.");

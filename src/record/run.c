@@ -21,6 +21,7 @@
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -273,6 +274,15 @@ static enum plim_status run_command(const struct plim_record_setup *setup, char 
     return st;
 }
 
+/* The trace of a command that was never started says nothing. Never a device or a pipe. */
+static void remove_empty(const char *trace)
+{
+    struct stat info;
+    if (lstat(trace, &info) == 0 && S_ISREG(info.st_mode)) {
+        (void)unlink(trace);
+    }
+}
+
 enum plim_status plim_record_run(const struct plim_record_setup *setup, struct plim_arena *arena,
                                  struct plim_record_result *out, struct plim_err *err)
 {
@@ -290,6 +300,9 @@ enum plim_status plim_record_run(const struct plim_record_setup *setup, struct p
             out->tally = drain.tally;
             out->trace_bytes = drain.writer.size;
             plim_drain_close(&drain);
+            if (st != PLIM_OK && out->pid == 0) {
+                remove_empty(setup->trace);
+            }
         }
     }
     plim_session_remove(&session);

@@ -150,6 +150,11 @@ class DoctorTest(unittest.TestCase):
         checks = self.doctor(PATH=path)
         self.assertEqual(checks["python"][0]["status"], "missing")
 
+    def test_the_text_fits_a_terminal(self):
+        """the text is at most 80 columns wide, but for a word that is longer by itself"""
+        text = plimtest.run("doctor", LD_LIBRARY_PATH=FAKES, PATH=self.python(torch="2.14.0")).stdout.decode()
+        self.assertEqual([], [line for line in text.splitlines() if len(line) > 80 and len(line.split()) > 1])
+
     def test_the_text_says_the_same_as_the_json(self):
         """the text has a line for each check of the JSON"""
         checks = self.doctor(LD_LIBRARY_PATH=FAKES, PATH=self.python())

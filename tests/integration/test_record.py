@@ -102,6 +102,7 @@ class TransparencyTest(RecordCase):
         code, _, err = self.run_it("--", "/no/such/program")
         self.assertEqual(code, 66)
         self.assertIn("cannot run '/no/such/program'", err)
+        self.assertEqual(list(self.folder.glob("*.plt")), [], "a command that was not started leaves no trace")
         code, _, err = self.run_it("-o", "no/such/folder.plt", "--", "true")
         self.assertEqual(code, 73)
         self.env["PLIMSOLL_RECORDER_DIR"] = str(self.folder)
