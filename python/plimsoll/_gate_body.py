@@ -30,6 +30,7 @@ class Asked:
     samples: int = 1
     prompts: int = 1
     longest: int = 0  # tokens that the longest of several prompts has at least
+    cut: int = 0  # the server cuts each prompt to so many tokens; 0: it does not
     logprob_rows: bool = False
     streams: bool = False
     priority: int = 0
@@ -110,6 +111,8 @@ def read_request(body: bytes) -> Optional[Asked]:
             break
     asked.samples = max(1, count(settings.get("n"), 1024), count(settings.get("best_of"), 1024))
     asked.streams = data.get("stream") is True
+    cut = settings.get("truncate_prompt_tokens", settings.get("truncate"))  # vLLM, TGI
+    asked.cut = MOST if cut == -1 else count(cut)  # -1: to the model's length
     asked.logprob_rows = settings.get("prompt_logprobs") is not None or (data.get("echo") is True
                                                                         and data.get("logprobs") is not None)
     priority = data.get("priority")
@@ -195,7 +198,7 @@ class TokenRate:
         return asked.tokens + asked.text_bytes // TOKEN_BYTES
 
     def learn(self, asked: Asked, prompt_tokens: int) -> None:
-        if asked.text_bytes < 64 or asked.parts or prompt_tokens <= asked.tokens:
+        if asked.text_bytes < 64 or asked.parts or asked.cut or prompt_tokens <= asked.tokens:
             return
         rate = (prompt_tokens - asked.tokens) / asked.text_bytes
         if rate > 1.5:  # somebody else's text: a template with a long system prompt

@@ -155,6 +155,9 @@ class Middleware:
                      asked: body_of.Asked) -> ledger_of.Request:
         shown = min(asked.parts * self.settings.part_tokens, body_of.MOST)
         tokens = await self._count(scope, body, asked, shown)
+        if asked.cut:
+            most = min(asked.cut, max(1, self._longest - 1))
+            tokens, asked.longest = min(tokens, most * asked.prompts), min(asked.longest, most)
         request = ledger_of.Request(prompt_tokens=min(tokens, body_of.MOST), samples=asked.samples * asked.prompts,
                                     image_tokens=shown)
         if asked.prompts > 1:  # each has its own prompt: nothing of it is shared

@@ -265,6 +265,12 @@ static void derive(const struct plim__engine_slot *slot, struct plim_engine_now 
     bool sized = plim_engine_has(e, PLIM_ENGINE_FIGURE_KV_CAPACITY) &&
                  e->figure[PLIM_ENGINE_FIGURE_KV_CAPACITY] > 0;
     double capacity = e->figure[PLIM_ENGINE_FIGURE_KV_CAPACITY];
+    /* vLLM's capacity is concurrency times length, less a fraction (v1/core/kv_cache_utils.py get_kv_cache_capacity):
+     * from one request on, that is true of one whole number only. */
+    if (!HAS(MAX_CONTEXT) && HAS(KV_CAPACITY) && HAS(CONCURRENCY) && VALUE(CONCURRENCY) >= 1) {
+        double length = ceil(VALUE(KV_CAPACITY) / VALUE(CONCURRENCY) - 1e-6);
+        set_figure(e, PLIM_ENGINE_FIGURE_MAX_CONTEXT, length);
+    }
     if (HAS(KV_USAGE)) {
         set_ratio(e, PLIM_ENGINE_FIGURE_KV_USAGE, VALUE(KV_USAGE));
     } else if (sized && HAS(USED_TOKENS)) {

@@ -29,6 +29,7 @@
     X(USED_BLOCKS)                                                                                 \
     X(USED_TOKENS)      /* of live requests */                                                     \
     X(EVICTABLE_TOKENS) /* kept for reuse */                                                       \
+    X(CONCURRENCY)      /* requests of the greatest length that the KV pool holds */               \
     X(AWAKE)            /* 1 or 0 */
 
 enum plim_engine_target {

@@ -218,6 +218,8 @@ class Bodies(unittest.TestCase):
         self.assertEqual((many.tokens, many.prompts, many.longest), (5, 2, 3))
         texts = bodies.read_request(json.dumps({"prompt": ["x" * 160, "x" * 16, "x"], "n": 2}).encode())
         self.assertEqual((texts.text_bytes, texts.prompts, texts.longest, texts.samples), (177, 3, 10, 2))
+        self.assertEqual([bodies.read_request(b'{"prompt": "a", "truncate_prompt_tokens": %s}' % n).cut for n in (b"5", b"-1", b"0", b"null", b"-7")],
+                         [5, bodies.MOST, 0, 0, 0])
         sglang = bodies.read_request(b'{"text": "hello", "sampling_params": {"max_new_tokens": 12, "n": 3}}')
         self.assertEqual((sglang.text_bytes, sglang.max_tokens, sglang.samples), (5, 12, 3))
         responses = bodies.read_request(json.dumps({"input": "h\u00e9", "instructions": "be brief", "max_output_tokens": 4}).encode())
@@ -402,6 +404,17 @@ class Requests(Gated):
                 self.assertEqual((status, headers["x-plimsoll-reason"]), (400, "too_long"))
         self.inside(work)
         self.assertEqual(held, [10, 60])
+
+    def test_a_prompt_that_the_server_cuts_counts_as_what_is_left_of_it(self):
+        async def work(app, engine):
+            await call(app, "/v1/completions", ask(5, 5))
+            ten, most = {"truncate_prompt_tokens": 10}, {"truncate_prompt_tokens": -1}  # most: what fits, here into the pool
+            for prompt, more, tokens, longest in (([5] * 5000, ten, 10, 0), ([5] * 5, ten, 6, 0), ([[5] * 5000, [5]], ten, 10, 10),
+                                                  ([5] * 5000, most, 1599, 0), ([5] * 5000, {"truncate_prompt_tokens": "x"}, 5001, 0)):
+                asked = bodies.read_request(json.dumps({"prompt": prompt, **more}).encode())
+                request = await app._price(app.ledger, {"path": "/v1/completions", "headers": []}, b"{}", asked)
+                self.assertEqual((request.prompt_tokens, request.longest_tokens), (tokens, longest), more)
+        self.inside(work)
 
     def test_a_full_engine_answers_429_with_retry_after_and_recovers(self):
         async def work(app, engine):

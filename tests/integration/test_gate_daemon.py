@@ -40,6 +40,7 @@ class Engine(http.server.ThreadingHTTPServer):
 
     def __init__(self, blocks=1001):
         self.usage, self.preemptions, self.blocks, self.served = 0.0, 0, blocks, 0
+        self.labels = ""  # further ones of its cache
         super().__init__(("127.0.0.1", 0), EngineHandler)
         self.port = self.server_address[1]
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -56,7 +57,7 @@ class EngineHandler(http.server.BaseHTTPRequestHandler):
         label = '{engine="0",model_name="m"}'
         body = (f"vllm:kv_cache_usage_perc{label} {e.usage}\nvllm:num_requests_running{label} 0.0\n"
                 f"vllm:num_preemptions_total{label} {e.preemptions}\n"
-                f'vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="{e.blocks}"}} 1.0\n').encode()
+                f'vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="{e.blocks}"{e.labels}}} 1.0\n').encode()
         self.say(body, "text/plain; version=0.0.4")
 
     def do_POST(self):
@@ -274,6 +275,18 @@ class Engines(Daemon):
         self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 200, "max_tokens": 50})[0], 429)
         engine.usage = 0.0
         self.until(lambda: self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 200, "max_tokens": 50})[0] == 200)
+
+    def test_the_longest_request_is_the_engine_s_without_a_key_for_its_models(self):
+        engine = Engine()
+        self.addCleanup(engine.server_close)
+        self.addCleanup(engine.shutdown)
+        engine.labels = ',kv_cache_max_concurrency="7.8203125",kv_cache_size_tokens="16016"'
+        gate = self.start("--engine-url", f"127.0.0.1:{engine.port}")
+        self.until(lambda: self.ask(gate.port, "GET", "/readyz")[0] == 200)
+        self.assertEqual(self.ask(gate.port, "GET", "/v1/pressure")[1]["capacity_units"], 1000)
+        self.assertEqual(self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 2047})[0], 200)
+        status, told, _ = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 2048})
+        self.assertEqual((status, told["decision"]["reason"]), (400, "too_long"))
 
     def test_classes_have_limits_and_are_shown(self):
         path = os.path.join(self.folder.name, "sock")

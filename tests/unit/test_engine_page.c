@@ -77,6 +77,34 @@ static void vllm_of_today_tells_its_pool_and_sleep(void **state)
     assert_unknown(0, FIGURE(PREEMPTIONS));
 }
 
+static void the_longest_request_follows_from_what_vllm_says_of_its_cache(void **state)
+{
+    static const struct {
+        const char *tokens, *concurrency;
+        double length; /* 0: not told */
+    } rows[] = {
+        {"6416", "3.1328125", 2048},
+        {"6365", "6.365079365079365", 1000}, /* 401 blocks, 63 for each */
+        {"128", "1.0", 128},
+        {"100", "0.5", 0}, /* not one fits: the fraction may be several tokens */
+        {"6416", "None", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < PLIM_COUNT_OF(rows); i++) {
+        char text[256];
+        (void)snprintf(text, sizeof(text),
+                       "vllm:cache_config_info{block_size=\"16\",kv_cache_max_concurrency=\"%s\","
+                       "kv_cache_size_tokens=\"%s\"} 1\n",
+                       rows[i].concurrency, rows[i].tokens);
+        read_text(text);
+        if (rows[i].length > 0) {
+            assert_figure(0, FIGURE(MAX_CONTEXT), rows[i].length);
+        } else {
+            assert_unknown(0, FIGURE(MAX_CONTEXT));
+        }
+    }
+}
+
 static void old_names_of_vllm_mean_the_same(void **state)
 {
     (void)state;
@@ -296,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vllm_of_today_tells_its_pool_and_sleep),
+        cmocka_unit_test(the_longest_request_follows_from_what_vllm_says_of_its_cache),
         cmocka_unit_test(old_names_of_vllm_mean_the_same),
         cmocka_unit_test(the_newer_name_wins_whatever_the_order),
         cmocka_unit_test(every_data_parallel_rank_is_an_engine),
