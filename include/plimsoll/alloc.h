@@ -74,7 +74,8 @@ uint64_t plimsoll_alloc_pause(int device, uint32_t tag, bool keep);
 /** plimsoll_alloc_resume() - false: the device has not enough memory, all stays paused; try again. */
 bool plimsoll_alloc_resume(int device, uint32_t tag);
 
-/* Figures of one device; bytes unless said otherwise. */
+/* Figures of one device; bytes unless said otherwise. What is paused counts in none but `blocks`. `requested` is of what
+ * is active, and so is `peak_allocated`. */
 struct plimsoll_alloc_stats {
     uint64_t bytes; /* of this struct, as the library has it */
     uint64_t total; /* of the device */
@@ -88,13 +89,15 @@ struct plimsoll_alloc_stats {
     uint64_t wrong_frees;                          /* number */
     uint64_t cap;                                  /* UINT64_MAX: none */
     uint64_t placed, displaced, astray; /* mode plan, requests: see struct plim_engine_stats */
+    uint64_t active; /* allocated, and what was freed while other streams still use it */
 };
 
 /** plimsoll_alloc_stats() - false: the device has not been used. @room: bytes of *out. */
 bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, size_t room);
 void plimsoll_alloc_reset_peaks(int device);
 
-/* One block of a walk. state: 0 live, 1 freed and waiting for streams, 2 free, 3 addresses only. */
+/* One block of a walk. state: 0 live, 1 freed and waiting for streams, 2 free, 3 addresses only; or paused. */
+#define PLIMSOLL_ALLOC_PAUSED 4
 typedef bool plimsoll_alloc_block_fn(void *ctx, uint64_t addr, uint64_t size, uint64_t requested,
                                      uint64_t stream, uint64_t pool, int state, bool large);
 

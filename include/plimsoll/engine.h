@@ -13,7 +13,7 @@
  *           FREE: bytes with pages behind them; VOID: addresses without pages, whole pages long
  *   fence   an event on the arena's stream; work before it is done when the event has completed. A free
  *           run may lose its pages only behind a fence that was recorded after its last free
- *   live    bytes of LIVE and PENDING blocks; reserved: bytes of all pages
+ *   live    bytes of LIVE and PENDING blocks; reserved: bytes of all pages. What is paused counts in neither
  *
  * A request takes the smallest FREE run that it fits. When none is large enough, it gets a run of
  * addresses in which some pages are missing, and the missing pages come from wholly free pages elsewhere
@@ -117,8 +117,9 @@ struct plim_engine_stats {
     uint64_t peak_requested;
     uint64_t peak_live;
     uint64_t peak_reserved;
+    uint64_t pending;           /* of live: freed, still used by other streams */
     uint64_t releasable;        /* of reserved: wholly free pages */
-    uint64_t blocks;            /* number of live blocks */
+    uint64_t blocks;            /* number of LIVE blocks, paused ones too */
     uint64_t allocs, frees;     /* served so far */
     uint64_t created, released; /* pages so far */
     uint64_t moved;             /* pages so far */
@@ -226,6 +227,7 @@ struct plim_engine_view {
     uint64_t addr, size, requested, stream, pool;
     enum plim_engine_state state;
     bool large;
+    bool paused; /* no memory is behind it, whatever the state */
 };
 
 /** plim_engine_walk() - every block of every arena, by address within an arena, until `see` says false. */

@@ -44,8 +44,9 @@ HOOKS = {
 }
 FIGURES = ("bytes", "total", "requested", "allocated", "reserved", "peak_requested", "peak_allocated", "peak_reserved",
            "releasable", "blocks", "allocs", "frees", "failures", "pages_made", "pages_freed", "pages_moved", "waits",
-           "wrong_frees", "cap", "placed", "displaced", "astray")
+           "wrong_frees", "cap", "placed", "displaced", "astray", "active")
 LIVE, PENDING, FREE = 0, 1, 2
+TAGS = 2 ** 63  # from here on pools are tags
 PLAN_HEAD = b"plimsoll seating 1"
 NOTHING_DONE = 2 ** 64 - 1
 MOST_SIZES_TEXT = 8191  # bytes that the library reads
@@ -54,7 +55,7 @@ MOST_MIB = 2 ** 44 - 2
 
 _global: List[Any] = []  # the allocator given to PyTorch, which must outlive everything
 _provider: List[Any] = []  # the allocator of the pools of use(), which must outlive them
-_pools: Dict[Tuple[int, Optional[str]], Any] = {}  # those of use(), by device and tag
+_pools: Dict[Tuple[int, Optional[str]], List[Any]] = {}  # of use(), by device and tag; those that no thread is inside of
 _tags: Dict[str, int] = {}  # name -> number of the library
 
 
@@ -63,7 +64,7 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.tag: Optional[str] = None
-        self.pools: List[Any] = []  # of use(), the innermost last
+        self.inside: List[Tuple[int, Optional[str]]] = []  # of use(), the innermost last
 
 
 _thread = _Thread()
@@ -207,7 +208,7 @@ def install(mode: str = "stitch", **options: Any) -> None:
     torch.cuda.memory.change_current_allocator(allocator)
     _global.append(allocator)
     _hook(allocator.allocator())
-    _stand_in.put(torch._C, memory_stats, reset_peak_memory_stats, _content)
+    _stand_in.put(torch, _stand_in.Source(memory_stats, reset_peak_memory_stats, _share, _content))
 
 
 def installed() -> bool:
@@ -217,8 +218,9 @@ def installed() -> bool:
 
 def use(device: Device = None) -> Any:
     """A context manager: device memory that this thread allocates inside comes from the allocator, as the segments of
-    a torch.cuda.MemPool, one for each device and tag(), which keeps its segments until empty_cache(). Settings come
-    from PLIMSOLL_ALLOC_*. Inside itself it does nothing more.
+    a torch.cuda.MemPool, one for each device and tag(), which keeps its segments until empty_cache(). Threads that are
+    inside at the same time have one each, since PyTorch lets one thread allocate into a pool. Settings come from
+    PLIMSOLL_ALLOC_*. Inside itself it does nothing more.
     Errors: RuntimeError when the whole process uses the allocator, or PyTorch has no MemPool; plimsoll.Unsupported."""
     torch = _torch()
     if _global:
@@ -233,19 +235,23 @@ def use(device: Device = None) -> Any:
 @contextlib.contextmanager
 def _inside(torch: Any, device: int) -> Iterator[None]:
     key = (device, _thread.tag)
-    pool = _pools.get(key)
-    if pool is None:
-        with torch.cuda.device(device):  # a pool serves the device that is current when it is made
-            pool = _pools.setdefault(key, torch.cuda.MemPool(_provider[0].allocator()))
-    if _thread.pools and _thread.pools[-1] is pool:
+    if _thread.inside and _thread.inside[-1] == key:
         yield
         return
-    with torch.cuda.use_mem_pool(pool, device):
-        _thread.pools.append(pool)
-        try:
-            yield
-        finally:
-            _thread.pools.pop()
+    try:
+        pool = _pools.setdefault(key, []).pop()
+    except IndexError:
+        with torch.cuda.device(device):  # a pool serves the device that is current when it is made
+            pool = torch.cuda.MemPool(_provider[0].allocator())
+    try:
+        with torch.cuda.use_mem_pool(pool, device):
+            _thread.inside.append(key)
+            try:
+                yield
+            finally:
+                _thread.inside.pop()
+    finally:
+        _pools.setdefault(key, []).append(pool)
 
 
 def empty_cache() -> None:
@@ -319,12 +325,13 @@ def memory_stats(device: Device = None) -> Dict[str, int]:
         "allocation.all.current": f["blocks"],
         "allocation.all.allocated": f["allocs"],
         "allocation.all.freed": f["frees"],
-        "inactive_split_bytes.all.current": f["reserved"] - f["allocated"] - f["releasable"],
+        "inactive_split_bytes.all.current": f["reserved"] - f["active"] - f["releasable"],
     }
     for key, name in (("allocated_bytes", "allocated"), ("active_bytes", "allocated"), ("reserved_bytes", "reserved"),
                       ("requested_bytes", "requested")):
         out[f"{key}.all.current"] = f[name]
         out[f"{key}.all.peak"] = f[f"peak_{name}"]
+    out["active_bytes.all.current"] = f["active"]
     return out
 
 
@@ -333,24 +340,31 @@ def reset_peak_memory_stats(device: Device = None) -> None:
     _library().plimsoll_alloc_reset_peaks(_current(device))
 
 
+def _share(device: int) -> float:
+    """Of the device that may be reserved."""
+    f = figures(device)
+    return min(1.0, f["cap"] / f["total"]) if f else 1.0
+
+
 def _segments(device: int) -> List[Dict[str, Any]]:
-    """Runs of memory without a gap, as PyTorch describes segments."""
+    """Runs of memory without a gap, as PyTorch describes segments. What is paused has no memory. Of a tag, whose free
+    pages serve everybody, PyTorch knows nothing: it is no pool."""
     segments: List[Dict[str, Any]] = []
-    end = 0
+    latest: Tuple[int, ...] = ()
 
     def see(_: Any, address: int, size: int, requested: int, stream: int, pool: int, state: int, large: bool) -> bool:
-        nonlocal end
+        nonlocal latest
         if state > FREE:
             return True
-        if address != end or not segments:
+        if (address, stream, pool, large) != latest:
             segments.append({
                 "device": device, "address": address, "total_size": 0, "allocated_size": 0, "active_size": 0,
                 "requested_size": 0, "stream": stream, "segment_type": "large" if large else "small",
-                "segment_pool_id": (0, 0) if pool == 0 else (pool // 2, 0) if pool % 2 else (0, pool // 2),
+                "segment_pool_id": (0, 0) if pool == 0 or pool >= TAGS else (pool // 2, 0) if pool % 2 else (0, pool // 2),
                 "is_expandable": True, "frames": [], "blocks": [],
             })
         segment = segments[-1]
-        end = address + size
+        latest = address + size, stream, pool, large
         segment["total_size"] += size
         if state != FREE:
             segment["active_size"] += size
@@ -369,7 +383,8 @@ def _segments(device: int) -> List[Dict[str, Any]]:
 def _content(devices: Sequence[int]) -> Dict[str, Any]:
     """What torch.cuda.memory._snapshot() would return; there is no history in it."""
     return {"segments": [segment for device in devices for segment in _segments(device)],
-            "device_traces": [], "allocator_settings": {"plimsoll": os.environ.get("PLIMSOLL_ALLOC_MODE", "stitch")}}
+            "device_traces": [[] for _ in range(max(devices, default=-1) + 1)],
+            "allocator_settings": {"plimsoll": os.environ.get("PLIMSOLL_ALLOC_MODE", "stitch")}}
 
 
 def snapshot(path: Union[str, "os.PathLike[str]"], device: Device = None) -> None:

@@ -25,7 +25,7 @@ static void forget(struct plim_copy *c)
 static bool take_one(void *ctx, const struct plim_engine_view *v)
 {
     struct taking *t = ctx;
-    if (v->pool != t->pool || v->state != PLIM_ENGINE_LIVE) {
+    if (v->pool != t->pool || v->paused || v->state != PLIM_ENGINE_LIVE) {
         return true;
     }
     struct plim_copy *c =

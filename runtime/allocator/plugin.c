@@ -438,7 +438,7 @@ EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, s
             .bytes = sizeof all,
             .total = g->total,
             .requested = s.requested,
-            .allocated = s.live,
+            .allocated = s.live - s.pending,
             .reserved = s.reserved,
             .peak_requested = s.peak_requested,
             .peak_allocated = s.peak_live,
@@ -457,6 +457,7 @@ EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, s
             .placed = s.placed,
             .displaced = s.displaced,
             .astray = s.astray,
+            .active = s.live,
         };
         memcpy(out, &all, room < sizeof all ? room : sizeof all);
         unlock(g);
@@ -482,8 +483,8 @@ struct walk {
 static bool pass_on(void *ctx, const struct plim_engine_view *v)
 {
     const struct walk *w = ctx;
-    return w->see(w->ctx, v->addr, v->size, v->requested, v->stream, v->pool, (int)v->state,
-                  v->large);
+    return w->see(w->ctx, v->addr, v->size, v->requested, v->stream, v->pool,
+                  v->paused ? PLIMSOLL_ALLOC_PAUSED : (int)v->state, v->large);
 }
 
 EXPORT void plimsoll_alloc_walk(int device, plimsoll_alloc_block_fn *see, void *ctx)

@@ -344,11 +344,14 @@ struct ipc_handle {
     char bytes[64];
 };
 
+/* Of memory from cudaMalloc only, as on the card: mappings and pools have exports of their own. */
 SIM_API int cudaIpcGetMemHandle(void *handle, void *p)
 {
-    struct ipc h = {.magic = IPC_MAGIC, .device = sim_device_of(p)};
+    struct ipc h = {.magic = IPC_MAGIC, .device = -1};
     (void)pthread_mutex_lock(&sim_lock);
-    int rc = sim_extent(p, &h.base, &h.size);
+    const struct sim_range *range = sim_space_find(p, &h.device);
+    bool plain = range != NULL && range->kind != SIM_KIND_RESERVE && range->kind != SIM_KIND_CHUNK;
+    int rc = plain ? sim_extent(p, &h.base, &h.size) : SIM_E_VALUE;
     (void)pthread_mutex_unlock(&sim_lock);
     h.pid = sim_pid();
     memset(handle, 0, sizeof(struct ipc_handle));

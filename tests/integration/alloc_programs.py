@@ -200,6 +200,33 @@ def pause(where):
             "free_dropped": torch.cuda.mem_get_info()[0], "refused": refused, "others": others.numel() == 30 * MIB}
 
 
+def asked_of_accelerator(where):
+    """What programs ask PyTorch about memory without naming CUDA, and other questions."""
+    ask = torch.accelerator
+    with start(where):
+        keep = torch.empty(40 * MIB, dtype=torch.uint8, device="cuda")
+    out = {"names": sorted(ask.memory_stats()), "allocated": ask.memory_allocated(), "peak": ask.max_memory_allocated()}
+    torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+    out["peak_after"] = ask.max_memory_allocated()
+    before = torch.cuda.mem_get_info()[0]
+    ask.empty_cache()
+    out["given"] = torch.cuda.mem_get_info()[0] - before
+    ask.reset_peak_memory_stats()
+    out["peak_reset"] = ask.max_memory_allocated()
+    count = "allocation.all.allocated"
+    out["count"] = [torch.cuda.memory_stats()[count]]
+    torch.cuda.reset_accumulated_memory_stats()
+    out["count"] += [torch.cuda.memory_stats()[count], ask.memory_stats()[count]]
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    out["share"] = torch.cuda.get_per_process_memory_fraction()
+    out["of_pool"] = len(torch.cuda.memory_snapshot((7, 0)))
+    try:
+        out["wrong"] = torch.cuda.memory_allocated(1)
+    except RuntimeError as error:
+        out["wrong"] = str(error)[:23]
+    return {**out, "kept": keep.numel()}
+
+
 def asked_of_torch(where):
     """What programs ask PyTorch about memory, and what it answers."""
     with start(where):
@@ -216,6 +243,108 @@ def asked_of_torch(where):
     return {"peaks": peaks, "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
             "names": sorted(torch.cuda.memory_stats()), "kept": keep.numel(),
             "summary": torch.cuda.memory_summary(), "segments": sum(s["total_size"] for s in segments)}
+
+
+def shown(where):
+    """A snapshot with streams, a graph, a tag and pages that were moved, as PyTorch's own tools show it."""
+    import plimsoll.alloc
+    from torch.cuda import _memory_viz as viz
+
+    def make(size):
+        return torch.empty(size, dtype=torch.uint8, device="cuda")
+
+    with start(where):
+        kept = [make(n * MIB + 700) for n in (1, 3, 9, 40)]
+        before = torch.cuda.memory._snapshot()["segments"]
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            kept.append(make(5 * MIB))
+        kept += [make(100) for _ in range(7)]
+        del kept[1]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kept.append(kept[0][:MIB].float() * 2)
+        with plimsoll.alloc.tag("weights"):
+            weights = make(20 * MIB)
+            late = make(4 * MIB)
+        live = {"all": torch.cuda.memory_allocated()}
+        waiting = make(6 * MIB)
+        waiting.record_stream(side)
+        del waiting
+        if where == "global":
+            plimsoll.alloc.pause("weights")
+            live["paused"] = torch.cuda.memory_allocated()
+        content = torch.cuda.memory._snapshot()
+        stats = torch.cuda.memory_stats()
+        torch.cuda.memory._dump_snapshot(sys.argv[3])
+        plimsoll.alloc.resume("weights") if where == "global" else None
+        live["resumed"] = torch.cuda.memory_allocated()
+    pages = [viz.trace_plot(content), viz.segment_plot(content)]
+    texts = [viz.segsum(content), viz.trace(content), viz.segments(content, str), viz.memory(content, str),
+             viz.compare(before, content["segments"], str)]
+    return {"live": live, "lengths": [len(text) for text in texts + pages], "summary": texts[0].split("Legend")[0],
+            "tagged": weights.numel() + late.numel(), "keys": [sorted(s) for s in content["segments"]],
+            "block_keys": [sorted(b) for s in content["segments"] for b in s["blocks"]],
+            "traces": len(content["device_traces"]), "stats": {k: v for k, v in stats.items() if k.endswith("all.current")},
+            "sums": {k: sum(s[k] for s in content["segments"])
+                     for k in ("total_size", "allocated_size", "active_size", "requested_size")},
+            "pools": sorted({s["segment_pool_id"] for s in content["segments"]})}
+
+
+def threads(where):
+    """Threads with a stream each, which lend blocks to the default stream."""
+    import threading
+
+    import plimsoll.alloc
+
+    def work(number):
+        rng = random.Random(number)
+        place = plimsoll.alloc.use() if where == "pool" else contextlib.nullcontext()
+        live = []
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()), place:
+                for _ in range(200):
+                    live.append(torch.empty(rng.randrange(1, 4 * MIB), dtype=torch.uint8, device="cuda"))
+                    if len(live) > 30:
+                        live.pop(rng.randrange(len(live))).record_stream(torch.cuda.default_stream())
+            done.append(number)
+        except RuntimeError as error:
+            done.append(str(error))
+
+    done = []
+    with start(where):
+        torch.empty(1, device="cuda")
+    several = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in several:
+        thread.start()
+    for thread in several:
+        thread.join()
+    torch.cuda.synchronize()
+    plimsoll.alloc.empty_cache()
+    return {"done": sorted(map(str, done)), "left": plimsoll.alloc.figures(0)["reserved"]}
+
+
+def retries(where):
+    """Requests that fail, again and again, and what that leaves."""
+    import plimsoll.alloc
+
+    with start(where):
+        held = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(20)]
+        free, before = torch.cuda.mem_get_info()[0], plimsoll.alloc.figures(0)
+        failed = 0
+        for step in range(300):
+            try:
+                torch.empty(6 << 30, dtype=torch.uint8, device="cuda")
+            except torch.OutOfMemoryError:
+                failed += 1
+                if step % 7 == 0:
+                    torch.cuda.empty_cache()
+        after = plimsoll.alloc.figures(0)
+        kept = torch.cuda.mem_get_info()[0]
+        held.clear()
+        held.append(torch.empty(20 << 30, dtype=torch.uint8, device="cuda"))
+    return {"failed": failed, "free": [free, kept],
+            "changed": sorted(name for name in before if before[name] != after[name])}
 
 
 def pools(where):

@@ -101,6 +101,56 @@ class AllocTest(unittest.TestCase):
         stock = self.program("asked_of_torch", "stock")
         self.assertEqual(out["names"], stock["names"])
 
+    def test_what_programs_ask_without_naming_cuda_is_answered(self):
+        """torch.accelerator's statistics and empty_cache() reach the allocator, and answers are those of PyTorch's own"""
+        ours, theirs = (self.program("asked_of_accelerator", where) for where in ("global", "stock"))
+        self.assertEqual(ours["names"], theirs["names"])
+        for key in ("allocated", "peak", "peak_after", "peak_reset", "share", "of_pool", "wrong"):
+            self.assertEqual(ours[key], theirs[key], key)
+        self.assertGreaterEqual(ours["given"], 100 * MIB)
+        self.assertGreater(ours["count"][0], 0)
+        self.assertEqual(ours["count"][1:], [0, 0])
+
+    def test_pytorchs_own_tools_show_a_snapshot(self):
+        """PyTorch's tools show a snapshot, whose sums are the statistics', also of streams, graphs and while a tag is paused"""
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, where) for where in ("global", "stock")]
+            ours, stock = (self.program("shown", os.path.basename(path), path) for path in paths)
+            again = os.path.join(folder, "again")
+            self.assertEqual(plimtest.run("export", paths[0], "-o", again).returncode, 0)
+            self.assertIn(b"(unchanged)", plimtest.run("diff", paths[0], again).stdout)
+            self.assertEqual(plimtest.run("diff", paths[1], paths[0]).returncode, 0)
+            ledger = json.loads(plimtest.run("diagnose", "--format", "json", paths[0]).stdout)["ledger"]
+        self.assertEqual((ours["keys"][0], ours["block_keys"][0]), (stock["keys"][0], stock["block_keys"][0]))
+        self.assertEqual(ours["traces"], stock["traces"])
+        self.assertEqual((ours["live"]["all"], ours["live"]["resumed"]), (stock["live"]["all"], stock["live"]["resumed"]))
+        self.assertEqual(ours["live"]["all"] - ours["live"]["paused"], ours["tagged"])
+        self.assertEqual(ledger["allocated"]["bytes"], ours["stats"]["active_bytes.all.current"])
+        self.assertEqual(ours["pools"], [[0, 0], [1, 0]])
+        for out in (ours, stock):
+            stats, sums = out["stats"], out["sums"]
+            self.assertEqual(sums["total_size"], stats["reserved_bytes.all.current"])
+            self.assertEqual(sums["allocated_size"], stats["allocated_bytes.all.current"])
+            self.assertEqual(sums["active_size"], stats["active_bytes.all.current"])
+            self.assertEqual(sums["requested_size"], stats["requested_bytes.all.current"])
+            self.assertGreaterEqual(stats["inactive_split_bytes.all.current"], 0)
+            self.assertEqual(stats["active_bytes.all.current"] - stats["allocated_bytes.all.current"], 6 * MIB)
+            self.assertIn("total_reserved:", out["summary"])
+            self.assertTrue(all(out["lengths"][i] for i in (0, 2, 3, 4, 5, 6)))
+
+    def test_threads_allocate_at_the_same_time(self):
+        """several threads are served at the same time, each on its stream, and all of it can be given back"""
+        for where in WHERE:
+            out = self.program("threads", where)
+            self.assertEqual(out["done"], ["0", "1", "2", "3", "4", "5"])
+            self.assertLessEqual(out["left"], 2 * MIB)
+
+    def test_failing_again_and_again_changes_nothing(self):
+        """hundreds of requests that fail leave the books, the peaks and the device's free memory as they were"""
+        out = self.program("retries", "global")
+        self.assertEqual((out["failed"], out["free"][1] - out["free"][0]), (300, 0))
+        self.assertEqual(out["changed"], ["failures", "pages_freed", "pages_made"])
+
     def test_pools_are_one_for_each_device_and_tag(self):
         """use() nests, serves the device it is given, keeps tags apart, and its memory can be given back"""
         out = self.program("pools", "pool", gpu="24GiB,24GiB")

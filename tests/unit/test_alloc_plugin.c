@@ -498,7 +498,8 @@ static void tagged_memory_comes_back_at_its_address_with_its_contents(void **sta
     assert_true(plimsoll_alloc_resume(0, 3));
     assert_string_equal(a + 10 * MIB, "here");
     assert_string_equal(b, "there");
-    assert_true(plimsoll_alloc_pause(0, 3, false) > 0); /* and now without */
+    assert_true(plimsoll_alloc_pause(0, 3, false) > 0);    /* and now without */
+    assert_int_equal(plimsoll_alloc_pause(0, 3, true), 0); /* nothing is left to keep */
     assert_true(plimsoll_alloc_resume(0, 3));
     assert_string_equal(a + 10 * MIB, "");
     assert_null(plimsoll_alloc_check(0));

@@ -464,6 +464,114 @@ static void a_paused_pool_gives_its_memory_back_and_keeps_its_addresses(void **s
     free(d);
 }
 
+static void a_request_that_fails_leaves_the_device_as_it_was(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 3, 256 * MIB);
+    struct plim_engine_stats before, after;
+    uint64_t a, other, none;
+    assert_int_equal(plim_engine_alloc(e, 100 * MIB, 0, 0, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 20 * MIB, 1, 0, 0, &other), PLIM_ENGINE_OK);
+    plim_engine_trim(e);
+    plim_engine_stats(e, &before);
+    uint64_t used = d->used;
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(plim_engine_alloc(e, 200 * MIB, 0, 0, 0, &none), PLIM_ENGINE_NO_MEMORY);
+        assert_int_equal(d->used, used);
+    }
+    plim_engine_stats(e, &after);
+    assert_int_equal(after.reserved, before.reserved);
+    assert_int_equal(after.peak_reserved, before.peak_reserved);
+    assert_int_equal(after.live, before.live);
+    assert_null(plim_engine_check(e));
+    /* Under capture nothing may be unmapped: what was gathered serves others. */
+    assert_int_equal(plim_engine_alloc(e, 200 * MIB, 0, 9, PLIM_ENGINE_CAPTURING, &none),
+                     PLIM_ENGINE_NO_MEMORY);
+    plim_engine_stats(e, &after);
+    assert_int_equal(d->used, after.reserved);
+    assert_int_equal(after.peak_reserved, after.reserved);
+    plim_engine_drop_pool(e, 9);
+    plim_engine_trim(e);
+    assert_int_equal(d->used, used);
+    engine_finish(d, e);
+    free(d);
+}
+
+static bool count_paused(void *ctx, const struct plim_engine_view *v)
+{
+    uint64_t *bytes = ctx;
+    *bytes += v->paused && v->state == PLIM_ENGINE_LIVE ? v->size : 0;
+    return true;
+}
+
+static void what_is_paused_is_neither_live_nor_reserved(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 3, 256 * MIB);
+    struct plim_engine_stats before, s;
+    uint64_t a, b, other, none, paused = 0;
+    assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 7, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 50 * MIB + 100, 0, 7, 0, &b), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &before);
+    plim_engine_pause(e, 7);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.live, 0);
+    assert_int_equal(s.requested, 0);
+    assert_int_equal(s.reserved, 0);
+    assert_int_equal(s.blocks, 2);
+    plim_engine_walk(e, count_paused, &paused);
+    assert_int_equal(paused, before.live);
+    /* Others have the memory meanwhile: that is no new peak. Nobody of the pool has, whatever the stream. */
+    assert_int_equal(plim_engine_alloc(e, 80 * MIB, 0, 0, 0, &other), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, MIB, 1, 7, 0, &none), PLIM_ENGINE_NO_MEMORY);
+    assert_int_equal(plim_engine_alloc(e, 512, 0, 7, 0, &none), PLIM_ENGINE_NO_MEMORY);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.live, 80 * MIB);
+    assert_int_equal(s.peak_live, before.live);
+    assert_int_equal(plim_engine_free(e, b, 0), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_free(e, other, 0), PLIM_ENGINE_OK);
+    assert_null(plim_engine_check(e));
+    assert_int_equal(plim_engine_resume(e, 7), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.live, 30 * MIB);
+    assert_int_equal(s.requested, 30 * MIB);
+    assert_null(plim_engine_check(e));
+    engine_finish(d, e);
+    free(d);
+}
+
+static void what_waits_for_other_streams_is_told_apart(void **state)
+{
+    (void)state;
+    struct device *d = calloc(1, sizeof *d);
+    struct plim_engine *e = engine_begin(d, 3, 256 * MIB);
+    struct plim_engine_stats s;
+    uint64_t a, b;
+    assert_int_equal(plim_engine_alloc(e, 30 * MIB, 0, 7, 0, &a), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_alloc(e, 10 * MIB, 0, 7, 0, &b), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_record_stream(e, a, 1), PLIM_ENGINE_OK);
+    assert_int_equal(plim_engine_free(e, a, 0), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.live, 40 * MIB);
+    assert_int_equal(s.pending, 30 * MIB);
+    plim_engine_pause(e, 7); /* which says that the device is idle */
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.pending, 0);
+    assert_null(plim_engine_check(e));
+    assert_int_equal(plim_engine_resume(e, 7), PLIM_ENGINE_OK);
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.pending, 30 * MIB);
+    plim_engine_trim(e); /* waits */
+    plim_engine_stats(e, &s);
+    assert_int_equal(s.pending, 0);
+    assert_int_equal(s.live, 10 * MIB);
+    assert_null(plim_engine_check(e));
+    engine_finish(d, e);
+    free(d);
+}
+
 static void an_engine_with_a_paused_pool_can_be_deleted(void **state)
 {
     (void)state;
@@ -504,6 +612,9 @@ int main(void)
         cmocka_unit_test(wrong_addresses_are_refused),
         cmocka_unit_test(a_cap_holds_and_trimming_gives_back),
         cmocka_unit_test(a_paused_pool_gives_its_memory_back_and_keeps_its_addresses),
+        cmocka_unit_test(a_request_that_fails_leaves_the_device_as_it_was),
+        cmocka_unit_test(what_is_paused_is_neither_live_nor_reserved),
+        cmocka_unit_test(what_waits_for_other_streams_is_told_apart),
         cmocka_unit_test(an_engine_with_a_paused_pool_can_be_deleted),
     };
     return PLIM_RUN_TESTS("engine", tests);

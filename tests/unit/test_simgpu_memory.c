@@ -8,6 +8,7 @@
 int cudaGetLastError(void);
 int cudaPeekAtLastError(void);
 int cudaMalloc(void **out, size_t bytes);
+int cudaIpcGetMemHandle(void *handle, void *p);
 
 static uint32_t random_below(uint32_t *seed, uint32_t n)
 {
@@ -227,6 +228,33 @@ static void a_mapping_keeps_memory_alive_after_its_handle_is_released(void **sta
     assert_int_equal(sim_unreserve(addr, 64 * MIB), SIM_OK);
 }
 
+static void only_memory_of_cudaMalloc_is_shared_by_its_address(void **state)
+{
+    (void)state;
+    uint64_t addr, handle;
+    void *small, *large, *pooled;
+    char shared[64];
+    assert_int_equal(sim_malloc(0, 100, &small), SIM_OK);
+    assert_int_equal(sim_malloc(0, 5 * MIB, &large), SIM_OK);
+    assert_int_equal(cudaIpcGetMemHandle(shared, small), SIM_OK);
+    assert_int_equal(cudaIpcGetMemHandle(shared, large), SIM_OK);
+    assert_int_equal(sim_reserve(0, 4 * MIB, 0, &addr), SIM_OK);
+    assert_int_equal(sim_create(0, 4 * MIB, &handle), SIM_OK);
+    assert_int_equal(sim_map(addr, 4 * MIB, 0, handle), SIM_OK);
+    assert_int_equal(sim_access(addr, 4 * MIB, true), SIM_OK);
+    assert_int_equal(cudaIpcGetMemHandle(shared, (void *)(uintptr_t)addr), SIM_E_VALUE);
+    assert_int_equal(sim_call_malloc_async(&pooled, MIB, NULL, NULL), SIM_OK);
+    assert_int_equal(cudaIpcGetMemHandle(shared, pooled), SIM_E_VALUE);
+    assert_int_equal(cudaGetLastError(), SIM_E_VALUE);
+    assert_int_equal(sim_call_free_async(pooled, NULL), SIM_OK);
+    assert_int_equal(sim_call_pool_trim(sim_mempool_default(0), 0), SIM_OK);
+    assert_int_equal(sim_unmap(addr, 4 * MIB), SIM_OK);
+    assert_int_equal(sim_release(handle), SIM_OK);
+    assert_int_equal(sim_unreserve(addr, 4 * MIB), SIM_OK);
+    assert_int_equal(sim_free(small), SIM_OK);
+    assert_int_equal(sim_free(large), SIM_OK);
+}
+
 static void mappings_obey_the_rules_of_the_driver(void **state)
 {
     (void)state;
@@ -314,6 +342,7 @@ int main(void)
         cmocka_unit_test(the_device_is_full_to_the_byte_and_the_error_is_remembered),
         cmocka_unit_test(addresses_follow_the_policy),
         cmocka_unit_test(a_mapping_keeps_memory_alive_after_its_handle_is_released),
+        cmocka_unit_test(only_memory_of_cudaMalloc_is_shared_by_its_address),
         cmocka_unit_test(mappings_obey_the_rules_of_the_driver),
         cmocka_unit_test(accessible_mappings_are_limited),
         cmocka_unit_test(a_pool_gives_memory_back_at_a_synchronisation),

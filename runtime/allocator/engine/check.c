@@ -4,7 +4,7 @@
 #include "engine_int.h"
 
 struct seen {
-    uint64_t live, requested, mapped, whole, blocks, listed;
+    uint64_t live, requested, pending, mapped, whole, blocks, listed;
 };
 
 /* Pages follow each other without overlap, and their entries say where they begin. */
@@ -63,6 +63,7 @@ static const char *check_block(const struct plim_engine *e, const struct arena *
     case PLIM_ENGINE_PENDING:
         seen->live += b->size;
         seen->requested += b->requested;
+        seen->pending += b->state == PLIM_ENGINE_PENDING ? b->size : 0;
         seen->blocks += b->state == PLIM_ENGINE_LIVE;
         if (b->planned && !plim__mv_follow_knows(e, i)) {
             return "a live block at its place is not in the table of places";
@@ -134,8 +135,9 @@ static const char *check_arena(const struct plim_engine *e, const struct arena *
     if (seen.whole != a->free_whole) {
         return "the count of free pages is wrong";
     }
-    all->live += seen.live;
-    all->requested += seen.requested;
+    all->live += a->paused ? 0 : seen.live;
+    all->requested += a->paused ? 0 : seen.requested;
+    all->pending += a->paused ? 0 : seen.pending;
     all->blocks += seen.blocks;
     all->whole += a->paused ? 0 : seen.whole;
     all->mapped += a->paused ? 0 : seen.mapped;
@@ -152,7 +154,8 @@ const char *plim_engine_check(const struct plim_engine *e)
         }
     }
     const struct plim_engine_stats *s = &e->stats;
-    if (all.live != s->live || all.requested != s->requested || all.blocks != s->blocks) {
+    if (all.live != s->live || all.requested != s->requested || all.pending != s->pending ||
+        all.blocks != s->blocks) {
         return "the books of live bytes do not match the blocks";
     }
     if (all.mapped != s->reserved || all.whole != s->releasable) {

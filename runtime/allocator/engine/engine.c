@@ -125,8 +125,10 @@ static void give(struct plim_engine *e, struct arena *a, uint32_t i)
     if (b->planned) {
         plim__mv_follow_freed(e, i);
     }
-    e->stats.live -= b->size;
-    e->stats.requested -= b->requested;
+    if (!a->paused) {
+        e->stats.live -= b->size;
+        e->stats.requested -= b->requested;
+    }
     plim__mv_block_free(e, a, i, a->fence.next);
 }
 
@@ -219,6 +221,7 @@ static void defer(struct plim_engine *e, uint32_t i, unsigned flags)
 {
     struct block *b = block_at(e, i);
     b->state = PLIM_ENGINE_PENDING;
+    e->stats.pending += arena_at(e, b->arena)->paused ? 0 : b->size;
     b->forth = e->deferred;
     e->deferred = i;
     e->burst++;
@@ -237,7 +240,9 @@ static void batch_passed(struct plim_engine *e, uint32_t batch)
         struct block *b = block_at(e, i);
         next = use_at(e, k)->next;
         if (--b->uses == 0) {
-            give(e, arena_at(e, b->arena), i);
+            struct arena *a = arena_at(e, b->arena);
+            e->stats.pending -= a->paused ? 0 : b->size;
+            give(e, a, i);
         }
         plim__mv_use_gone(e, k);
     }
@@ -291,14 +296,9 @@ static void hand_out(struct plim_engine *e, struct arena *a, uint32_t i, uint64_
     b->uses = 0;
     b->unsure = false;
     a->starts[(b->addr - a->base) >> a->shift] = i;
-    struct plim_engine_stats *s = &e->stats;
-    s->blocks++;
-    s->allocs++;
-    s->live += b->size;
-    s->requested += requested;
-    s->peak_live = s->live > s->peak_live ? s->live : s->peak_live;
-    e->highest_live = s->live > e->highest_live ? s->live : e->highest_live;
-    s->peak_requested = s->requested > s->peak_requested ? s->requested : s->peak_requested;
+    e->stats.blocks++;
+    e->stats.allocs++;
+    count_live(e, b->size, requested);
 }
 
 /* A free run in the arena of that key; 0: none. */
@@ -328,17 +328,27 @@ static uint32_t find_pages(struct plim_engine *e, const struct arena_key *key, u
     return plim__mv_pages_grow(e, arena, size, plim__mv_page_for(e, key, size), flags);
 }
 
+/* Nobody is served: what was gathered for the request goes back to the driver. Libraries, kernels that are loaded late
+ * and other processes get their memory there, and PyTorch's own allocator empties its cache before it fails too. */
+static void give_up(struct plim_engine *e, const struct arena_key *key, unsigned flags)
+{
+    uint32_t arena = plim__mv_arena_of(e, key);
+    if (arena && !(flags & PLIM_ENGINE_CAPTURING)) {
+        plim__mv_pages_trim(e, arena);
+    }
+}
+
 static uint32_t find(struct plim_engine *e, const struct arena_key *key, uint64_t size,
                      unsigned flags)
 {
-    uint32_t arena = key->pool ? plim__mv_arena_of(e, key) : 0;
-    if (arena && arena_at(e, arena)->paused) {
+    if (key->pool && plim__mv_pool_paused(e, key)) {
         return 0;
     }
     uint32_t i = find_run(e, key, size);
-    if (!i) {
-        i = find_pages(e, key, size, flags);
+    if (i) {
+        return i;
     }
+    i = find_pages(e, key, size, flags);
     if (!i && e->pending && !(flags & PLIM_ENGINE_CAPTURING)) {
         pending_wait(e);
         i = find_run(e, key, size);
@@ -346,6 +356,10 @@ static uint32_t find(struct plim_engine *e, const struct arena_key *key, uint64_
             i = find_pages(e, key, size, flags);
         }
     }
+    if (!i) {
+        give_up(e, key, flags);
+    }
+    note_reserved(e);
     return i;
 }
 
@@ -501,7 +515,7 @@ void plim_engine_walk(const struct plim_engine *e,
         for (uint32_t i = a->first; i; i = block_at(e, i)->next) {
             const struct block *b = block_at(e, i);
             struct plim_engine_view view = {b->addr,     b->size,  b->requested, a->key.stream,
-                                            a->key.pool, b->state, a->key.large};
+                                            a->key.pool, b->state, a->key.large, a->paused};
             if (!see(ctx, &view)) {
                 return;
             }

@@ -203,6 +203,23 @@ static inline unsigned latest_of(const struct arena_key *key)
     return (key->height ? 2u : 0u) + key->large;
 }
 
+/* So many bytes more are live. */
+static inline void count_live(struct plim_engine *e, uint64_t size, uint64_t requested)
+{
+    struct plim_engine_stats *s = &e->stats;
+    s->live += size;
+    s->requested += requested;
+    s->peak_live = s->live > s->peak_live ? s->live : s->peak_live;
+    e->highest_live = s->live > e->highest_live ? s->live : e->highest_live;
+    s->peak_requested = s->requested > s->peak_requested ? s->requested : s->peak_requested;
+}
+
+static inline void note_reserved(struct plim_engine *e)
+{
+    struct plim_engine_stats *s = &e->stats;
+    s->peak_reserved = s->reserved > s->peak_reserved ? s->reserved : s->peak_reserved;
+}
+
 /* Pages without a place, and their bytes. */
 struct loot {
     unsigned n;
@@ -263,6 +280,8 @@ typedef bool plim__mv_page_fn(struct plim_engine *e, struct arena *a, uint64_t a
  * says false. Returns where that was, or `until`. */
 uint64_t plim__mv_each_page(struct plim_engine *e, struct arena *a, uint64_t until,
                             plim__mv_page_fn *fn);
+/* Is the pool of the key paused? */
+bool plim__mv_pool_paused(const struct plim_engine *e, const struct arena_key *key);
 /* Unmap a page and give it back to the driver: a plim__mv_page_fn. */
 bool plim__mv_page_drop(struct plim_engine *e, struct arena *a, uint64_t at, uint64_t page);
 

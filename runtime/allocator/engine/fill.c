@@ -70,13 +70,6 @@ static void open_pages(struct plim_engine *e, struct fill *f)
     f->at = f->lo;
 }
 
-static void note_peak(struct plim_engine *e)
-{
-    if (e->stats.reserved > e->stats.peak_reserved) {
-        e->stats.peak_reserved = e->stats.reserved;
-    }
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -114,7 +107,6 @@ static bool make_pages(struct plim_engine *e, struct fill *f, uint64_t limit)
                 at += size;
                 e->stats.created++;
                 e->stats.reserved += size;
-                note_peak(e);
             }
         }
         if (!put_pages(e, f, &loot) || dry) {

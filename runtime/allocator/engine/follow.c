@@ -322,6 +322,7 @@ static uint32_t make_place(struct plim_engine *e, uint32_t arena, uint32_t i, ui
         struct fill f = {.a = a, .arena = arena, .need = from + size, .page = page, .flags = flags};
         full = !pieces[k].hollow || fill_hollow(e, a, &pieces[k], &f, size);
     }
+    note_reserved(e);
     if (!full) {
         scatter(e, a, pieces, n);
         return 0;
