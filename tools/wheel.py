@@ -29,7 +29,8 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HOOK = 'import os; os.environ.get("PLIMSOLL_ATTACH") and __import__("plimsoll._start")\n'
+HOOK = ('import os; (os.environ.get("PLIMSOLL_ATTACH") or os.environ.get("PLIMSOLL_ALLOC")) '
+        'and __import__("plimsoll._start")\n')
 # What every system with a C library has, as PEP 600 lists it.
 SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1",
           "ld-linux-x86-64.so.2"}

@@ -22,7 +22,7 @@
  *   PLIMSOLL_ALLOC_PAGE_MB   most of a page of large blocks: a power of two, 2 to 512
  *   PLIMSOLL_ALLOC_SLACK     how many percent more than the highest live memory may be reserved
  *   PLIMSOLL_ALLOC_LIMIT_MB  never reserve more
- * One that makes no sense is named on standard error, once, and ignored.
+ * One that makes no sense, and a name PLIMSOLL_ALLOC_* that is none, is named on standard error, once, and ignored.
  *
  * Threads: any; one lock for each device. After fork the child has no device memory, and none of these
  * functions touches any. Source: torch 2.14.1 c10/cuda and torch/csrc CUDAPluggableAllocator.h (ABI).
@@ -91,6 +91,9 @@ struct plimsoll_alloc_stats {
     uint64_t placed, displaced, astray; /* mode plan, requests: see struct plim_engine_stats */
     uint64_t active; /* allocated, and what was freed while other streams still use it */
 };
+
+/** plimsoll_alloc_mode() - the word of the mode in force; reads the settings if nobody has yet. */
+const char *plimsoll_alloc_mode(void);
 
 /** plimsoll_alloc_stats() - false: the device has not been used. @room: bytes of *out. */
 bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, size_t room);

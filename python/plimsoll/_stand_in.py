@@ -2,11 +2,11 @@
 """What PyTorch's own calls about memory answer while Plimsoll's allocator has all of a process's device memory.
 
 PyTorch refuses them for any allocator that is not its own, and programs call them everywhere: training loops print
-torch.cuda.max_memory_allocated(), engines size their caches by torch.accelerator.memory_stats(). All of them end in a few
-functions of torch._C, which are replaced here: all of torch.cuda's and torch.accelerator's calls for statistics,
-summaries, peaks and snapshots, the share of the device, and torch.accelerator.empty_cache(), which would reach PyTorch's
-own allocator only, then speak of this allocator. What it does not count (retries, segments, the two pools of PyTorch) is
-0. The history of allocations stays refused.
+torch.cuda.max_memory_allocated(), engines size their caches by torch.accelerator.memory_stats(). All of them end in
+a few functions of torch._C, which are replaced here: all of torch.cuda's and torch.accelerator's calls for statistics,
+summaries, peaks and snapshots, the share of the device, and torch.accelerator.empty_cache(), which would reach
+PyTorch's own allocator only, then speak of this allocator. What it does not count (retries, segments, the two pools
+of PyTorch) is 0. The history of allocations stays refused.
 """
 
 from __future__ import annotations

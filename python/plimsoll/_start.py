@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the start hook `plimsoll-attach.pth` imports when PLIMSOLL_ATTACH is set in the environment.
+"""What the start hook `plimsoll-attach.pth` imports when PLIMSOLL_ATTACH or PLIMSOLL_ALLOC is set in the environment.
 
-Nearly nothing, because most programs that inherit the variable use no PyTorch: it waits for the import of torch, and
+Nearly nothing, because most programs that inherit the variables use no PyTorch: it waits for the import of torch, and
 loads the rest then.
 """
 
+import os
 import sys
 import types
 
@@ -12,9 +13,22 @@ from . import _hooks
 
 
 def imported(torch: types.ModuleType) -> None:
-    from . import _attach
+    if os.environ.get("PLIMSOLL_ALLOC"):
+        allocate()
+    if os.environ.get("PLIMSOLL_ATTACH"):
+        from . import _attach
 
-    _attach.start()
+        _attach.start()
+
+
+def allocate() -> None:
+    """The allocator that moves pages, for all device memory of this process."""
+    try:
+        from . import alloc
+
+        alloc.install()
+    except Exception as error:
+        sys.stderr.write(f"plimsoll: alloc: PyTorch's own allocator stays: {error!r}\n")
 
 
 def failed(error: Exception) -> None:

@@ -4,6 +4,7 @@
     plimsoll.alloc.install()         before the first use of CUDA: all device memory of this process
     with plimsoll.alloc.use(): ...   only what is allocated in the block; PyTorch keeps its statistics and snapshots
     python -m plimsoll.alloc SCRIPT  a program that knows nothing of it
+    PLIMSOLL_ALLOC=1                 in the environment: every Python process that imports PyTorch, with the wheel
 
 Free memory between live blocks is taken from its place and put behind a contiguous range of addresses, so that holes
 do not strand it. include/plimsoll/alloc.h describes the library behind this, docs/howto/alloc.md when to use it.
@@ -45,6 +46,7 @@ HOOKS = {
 FIGURES = ("bytes", "total", "requested", "allocated", "reserved", "peak_requested", "peak_allocated", "peak_reserved",
            "releasable", "blocks", "allocs", "frees", "failures", "pages_made", "pages_freed", "pages_moved", "waits",
            "wrong_frees", "cap", "placed", "displaced", "astray", "active")
+SWITCH = "PLIMSOLL_ALLOC"
 LIVE, PENDING, FREE = 0, 1, 2
 TAGS = 2 ** 63  # from here on pools are tags
 PLAN_HEAD = b"plimsoll seating 1"
@@ -55,7 +57,7 @@ MOST_MIB = 2 ** 44 - 2
 
 _global: List[Any] = []  # the allocator given to PyTorch, which must outlive everything
 _provider: List[Any] = []  # the allocator of the pools of use(), which must outlive them
-_pools: Dict[Tuple[int, Optional[str]], List[Any]] = {}  # of use(), by device and tag; those that no thread is inside of
+_pools: Dict[Tuple[int, Optional[str]], List[Any]] = {}  # of use(), by device and tag; no thread is inside of them
 _tags: Dict[str, int] = {}  # name -> number of the library
 
 
@@ -101,6 +103,7 @@ def _library() -> ctypes.CDLL:
         lib.plimsoll_alloc_walk.restype = None
         lib.plimsoll_alloc_walk.argtypes = [ctypes.c_int, _SEE, ctypes.c_void_p]
         lib.plimsoll_alloc_check.restype = ctypes.c_char_p
+        lib.plimsoll_alloc_mode.restype = ctypes.c_char_p
         lib.plimsoll_alloc_tag.restype = ctypes.c_uint32
         lib.plimsoll_alloc_tag.argtypes = [ctypes.c_uint32]
         lib.plimsoll_alloc_pause.restype = ctypes.c_uint64
@@ -194,18 +197,24 @@ def _hook(allocator: Any) -> None:
 
 
 def install(mode: str = "stitch", **options: Any) -> None:
-    """Give all device memory of this process to the allocator. options: as settings(). Before the first use of CUDA,
-    once. Errors: ValueError for the settings; RuntimeError when CUDA is in use; plimsoll.Unsupported."""
+    """Give all device memory of this process to the allocator. options: as settings(); without any those of the
+    environment. Before the first use of CUDA; once more with the same settings does nothing.
+    Errors: ValueError for the settings; RuntimeError when CUDA is in use, or another allocator, or this one with other
+    settings; plimsoll.Unsupported."""
     environment = settings(mode, **options) if options or mode != "stitch" else {}
     torch = _torch()
     if _global:
-        raise RuntimeError("the allocator is installed already; it cannot be changed")
+        if any(os.environ.get(name) != value for name, value in environment.items()):
+            raise RuntimeError("the allocator is installed already; it cannot be changed")
+        return
     if torch.cuda.is_initialized():
         raise RuntimeError("CUDA is in use already: install the allocator before the first tensor on a device")
+    if torch.cuda.memory.get_allocator_backend() == "pluggable":
+        raise RuntimeError("another allocator has all of this process's device memory already")
     path = library()
-    os.environ.update(environment)
     allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "plimsoll_alloc", "plimsoll_free")
     torch.cuda.memory.change_current_allocator(allocator)
+    os.environ.update(environment)  # the library reads it at the first request
     _global.append(allocator)
     _hook(allocator.allocator())
     _stand_in.put(torch, _stand_in.Source(memory_stats, reset_peak_memory_stats, _share, _content))
@@ -360,7 +369,7 @@ def _segments(device: int) -> List[Dict[str, Any]]:
             segments.append({
                 "device": device, "address": address, "total_size": 0, "allocated_size": 0, "active_size": 0,
                 "requested_size": 0, "stream": stream, "segment_type": "large" if large else "small",
-                "segment_pool_id": (0, 0) if pool == 0 or pool >= TAGS else (pool // 2, 0) if pool % 2 else (0, pool // 2),
+                "segment_pool_id": (0, 0) if pool >= TAGS else (pool // 2, 0) if pool % 2 else (0, pool // 2),
                 "is_expandable": True, "frames": [], "blocks": [],
             })
         segment = segments[-1]
@@ -384,7 +393,7 @@ def _content(devices: Sequence[int]) -> Dict[str, Any]:
     """What torch.cuda.memory._snapshot() would return; there is no history in it."""
     return {"segments": [segment for device in devices for segment in _segments(device)],
             "device_traces": [[] for _ in range(max(devices, default=-1) + 1)],
-            "allocator_settings": {"plimsoll": os.environ.get("PLIMSOLL_ALLOC_MODE", "stitch")}}
+            "allocator_settings": {"plimsoll": _library().plimsoll_alloc_mode().decode()}}
 
 
 def snapshot(path: Union[str, "os.PathLike[str]"], device: Device = None) -> None:
@@ -401,10 +410,12 @@ def main(argv: Sequence[str]) -> int:
     asked = bool(argv) and argv[0] in ("-h", "--help")
     if asked or not argv or argv[0].startswith("-") and (argv[0] != "-m" or len(argv) == 1):
         print("usage: python -m plimsoll.alloc [-m MODULE | SCRIPT] [ARG...]\n"
-              "Runs a program with Plimsoll's allocator for its device memory. Settings: PLIMSOLL_ALLOC_MODE\n"
-              "(stitch, hybrid, pool, plan), _SIZES, _PLAN, _PAGE_MB, _SLACK, _LIMIT_MB.",
+              "Runs a program with Plimsoll's allocator for its device memory, and its worker processes where the\n"
+              "wheel is installed. Settings: PLIMSOLL_ALLOC_MODE (stitch, hybrid, pool, plan), _SIZES, _PLAN,\n"
+              "_PAGE_MB, _SLACK, _LIMIT_MB.",
               file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 64
+    os.environ[SWITCH] = "1"
     install()
     if argv[0] == "-m" and len(argv) > 1:
         sys.argv = list(argv[1:])

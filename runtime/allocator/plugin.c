@@ -465,6 +465,12 @@ EXPORT bool plimsoll_alloc_stats(int device, struct plimsoll_alloc_stats *out, s
     return e != NULL;
 }
 
+EXPORT const char *plimsoll_alloc_mode(void)
+{
+    pthread_once(&once, start);
+    return plim_engine_mode_text(settings.rounding.mode);
+}
+
 EXPORT void plimsoll_alloc_reset_peaks(int device)
 {
     struct gpu *g;

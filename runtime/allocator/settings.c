@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB        (UINT64_C(1) << 20)
 #define SIZES_TEXT 8192 /* bytes of a file of sizes: PLIM_ENGINE_SIZES numbers */
@@ -101,6 +102,28 @@ static void complete_mode(struct plim_alloc_settings *s, const char *sizes, cons
     }
 }
 
+/* A name that nobody reads is a slip of the pen more often than not. */
+static void look_for_others(void)
+{
+    static const char *const known[] = {"MODE",  "SIZES",    "PLAN",   "PAGE_MB",
+                                        "SLACK", "LIMIT_MB", "LIBRARY"};
+    const size_t prefix = sizeof "PLIMSOLL_ALLOC_" - 1, n = sizeof known / sizeof *known;
+    for (char **each = environ; each && *each; each++) {
+        if (strncmp(*each, "PLIMSOLL_ALLOC_", prefix) != 0) {
+            continue;
+        }
+        const char *name = *each + prefix;
+        size_t length = strcspn(name, "="), k = 0;
+        while (k < n && (strlen(known[k]) != length || strncmp(known[k], name, length) != 0)) {
+            k++;
+        }
+        if (k == n) {
+            fprintf(stderr, "plimsoll alloc: PLIMSOLL_ALLOC_%.*s is no setting\n",
+                    (int)(length < 100 ? length : 100), name);
+        }
+    }
+}
+
 void plim_alloc_settings_read(struct plim_alloc_settings *out)
 {
     struct plim_alloc_settings s = {.limit = UINT64_MAX};
@@ -135,5 +158,6 @@ void plim_alloc_settings_read(struct plim_alloc_settings *out)
     } else if (limit) {
         complain("PLIMSOLL_ALLOC_LIMIT_MB", limit, "a number of MiB");
     }
+    look_for_others();
     *out = s;
 }

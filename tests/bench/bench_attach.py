@@ -21,9 +21,11 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 import simgpu_env  # noqa: E402
 
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from wheel import HOOK  # noqa: E402
+
 ROUNDS = 20000  # small tensors in a loop
 EVENTS = 3  # of each: alloc, free_requested, free_completed
-HOOK = 'import os; os.environ.get("PLIMSOLL_ATTACH") and __import__("plimsoll._start")\n'
 
 
 def children_seconds():

@@ -405,6 +405,52 @@ def names(where):
     return {"names": sorted(torch.cuda.memory_stats()), "where": where}
 
 
+def again(where):
+    """install() a second time, with the same settings and with others."""
+    import plimsoll.alloc
+
+    with start(where):
+        plimsoll.alloc.install()
+        plimsoll.alloc.install(mode="hybrid") if os.environ.get("PLIMSOLL_ALLOC_MODE") == "hybrid" else None
+        mode = torch.cuda.memory._snapshot()["allocator_settings"]["plimsoll"]
+        held = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+    try:
+        plimsoll.alloc.install(slack=9)
+    except RuntimeError as error:
+        return {"refused": str(error), "mode": mode, "held": held.numel()}
+    return {}
+
+
+def other(where):
+    """Another pluggable allocator has the device memory already."""
+    import plimsoll.alloc
+
+    theirs = torch.cuda.memory.CUDAPluggableAllocator(plimsoll.alloc.library(), "plimsoll_alloc", "plimsoll_free")
+    torch.cuda.memory.change_current_allocator(theirs)
+    try:
+        plimsoll.alloc.install("hybrid")
+    except RuntimeError as error:
+        return {"refused": str(error), "where": where, "mode": os.environ.get("PLIMSOLL_ALLOC_MODE")}
+    return {}
+
+
+def child():
+    import plimsoll.alloc
+
+    held = torch.empty(4 * MIB, dtype=torch.uint8, device="cuda")
+    print("CHILD", plimsoll.alloc.installed(), held.numel(), plimsoll.alloc.figures(0).get("allocated"), flush=True)
+
+
+def spawn(where):
+    """A process of its own, as servers start their workers."""
+    import multiprocessing
+
+    worker = multiprocessing.get_context("spawn").Process(target=child)
+    worker.start()
+    worker.join()
+    return {"code": worker.exitcode, "where": where}
+
+
 def late(where):
     import plimsoll.alloc
 
@@ -418,7 +464,7 @@ def late(where):
 
 if __name__ == "__main__":
     result = globals()[sys.argv[1]](sys.argv[2])
-    if sys.argv[2] != "stock" and sys.argv[1] != "late":
+    if sys.argv[2] != "stock":
         from plimsoll import alloc
 
         wrong = alloc._library().plimsoll_alloc_check(0)

@@ -16,6 +16,9 @@ import simgpu_env  # noqa: E402
 import tiny_model  # noqa: E402
 from test_simgpu_torch import interpreter  # noqa: E402
 
+sys.path.insert(0, str(plimtest.ROOT / "tools"))
+from wheel import HOOK  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = os.environ.get("PLIMSOLL_BUILD", str(plimtest.ROOT / "build"))
 MIB = 1 << 20
@@ -271,6 +274,31 @@ class AllocTest(unittest.TestCase):
         """install() after the first use of CUDA says why it cannot"""
         self.assertIn("before the first tensor", self.program("late", "stock")["refused"])
 
+    def test_installing_it_twice_changes_nothing(self):
+        """install() again with the same settings does nothing, with others it says why it cannot"""
+        for mode, shown in (("hybrid", "hybrid"), ("sew", "stitch")):  # the mode in force, not the one asked for
+            out = self.program("again", "global", PLIMSOLL_ALLOC_MODE=mode)
+            self.assertIn("installed already", out["refused"])
+            self.assertEqual(out["mode"], shown)
+        out = self.program("other", "stock")
+        self.assertIn("another allocator", out["refused"])
+        self.assertIsNone(out["mode"])
+
+    def test_worker_processes_have_it_too(self):
+        """with the wheel's start hook and PLIMSOLL_ALLOC=1 spawned processes have it, and python -m plimsoll.alloc sets that"""
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "plimsoll-attach.pth").write_text(HOOK, encoding="ascii")
+            pathlib.Path(folder, "sitecustomize.py").write_text(f"import site\nsite.addsitedir({folder!r})\n", encoding="ascii")
+            path = f"{folder}:{pathlib.Path(BUILD) / 'python'}"
+            script = str(HERE / "alloc_programs.py")
+            for command, more in (([script, "spawn", "stock"], {"PLIMSOLL_ALLOC": "1"}),
+                                  (["-m", "plimsoll.alloc", script, "spawn", "stock"], {})):
+                out = self.command(command, PYTHONPATH=path, **more).stdout.decode()
+                self.assertIn(f"CHILD True {4 * MIB} {4 * MIB}\n", out)
+            wrong = self.command(["-c", "import torch; torch.empty(9, device='cuda')"], PYTHONPATH=path, PLIMSOLL_ALLOC="1",
+                                 PLIMSOLL_ALLOC_LIBRARY="/none/such.so")
+            self.assertIn(b"PyTorch's own allocator stays", wrong.stderr)
+
     def test_settings_are_checked(self):
         """settings that make no sense are refused in Python and ignored, by name, in the environment"""
         code = ("import plimsoll.alloc as a\n"
@@ -286,6 +314,8 @@ class AllocTest(unittest.TestCase):
                               PLIMSOLL_ALLOC_PAGE_MB="3")
         self.assertIn(b"PLIMSOLL_ALLOC_MODE=sew is ignored: wanted stitch, hybrid, pool or plan", result.stderr)
         self.assertIn(b"PLIMSOLL_ALLOC_PAGE_MB=3 is ignored", result.stderr)
+        result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_MOED="hybrid")
+        self.assertIn(b"PLIMSOLL_ALLOC_MOED is no setting", result.stderr)
         result = self.command([str(HERE / "alloc_programs.py"), "fork", "global"], PLIMSOLL_ALLOC_SLACK="-1",
                               PLIMSOLL_ALLOC_LIMIT_MB="much", PLIMSOLL_ALLOC_SIZES="12,x")
         for name, wanted in ((b"SLACK=-1", b"a percentage above 0"), (b"LIMIT_MB=much", b"a number of MiB"),
