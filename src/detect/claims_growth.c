@@ -15,6 +15,7 @@
  */
 
 #include "base/bytes.h"
+#include "base/num.h"
 #include "detect/detect_int.h"
 
 #include <math.h>
@@ -221,7 +222,7 @@ static void say_end(const struct plim_window *w, struct plim_claim *c)
     } else if (w->state == PLIM_GROWTH_SLOWING && w->rest >= 0) {
         plim__finding_say(c->evidence, sizeof(c->evidence),
                           "It slows down, and would stop %s further on.",
-                          plim_bytes_format(bytes, (uint64_t)(double)w->rest));
+                          plim_bytes_format(bytes, plim_u64_of((double)w->rest, UINT64_MAX)));
     }
 }
 
@@ -234,12 +235,12 @@ static void say_growth(const struct plim_detector *d, const struct plim_tracked 
     double lasted = (double)(d->now_ns - g->grows_ns) / 1e9;
     who(t, name);
     (void)snprintf(c->summary, sizeof(c->summary), "%s: %s %s an hour, %s in %s.", name, called,
-                   plim_bytes_format(rate, (uint64_t)fmax(3600 * (double)w->slope, 0)),
+                   plim_bytes_format(rate, plim_u64_of(3600 * (double)w->slope, UINT64_MAX)),
                    plim_bytes_format(bytes, c->bytes), plim__span(span, lasted));
     plim__finding_say(c->evidence, sizeof(c->evidence),
                       "The lowest %s rose by %s in %s, in many steps, more than chance explains.",
                       words[which].what,
-                      plim_bytes_format(bytes, (uint64_t)fmax((double)w->grown, 0)),
+                      plim_bytes_format(bytes, plim_u64_of((double)w->grown, UINT64_MAX)),
                       plim__span(span, (double)w->seconds));
     plim__finding_say(c->evidence, sizeof(c->evidence), "%s",
                       t->now.load < 0 ? "The load is not known."
@@ -363,7 +364,7 @@ static enum plim_status claim(struct plim_detector *d, struct plim_tracked *t,
         c = held;
         c.state = PLIM_CLAIM_HOLDS;
         c.began_ns = g->grows_ns;
-        c.bytes = (uint64_t)fmax(plim__growing_floor(g) - g->base, 0);
+        c.bytes = plim_u64_of(plim__growing_floor(g) - g->base, UINT64_MAX);
         grade(d, g, gc->which, &c);
         if (cache && !(c.seconds_left.valid && c.seconds_left.value < SOON)) {
             c.severity = PLIM_SEVERITY_NOTICE;
@@ -405,7 +406,7 @@ static enum plim_status claim_fragmentation(struct plim_detector *d, struct plim
     char bytes[PLIM_BYTES_TEXT], name[64];
     if (t->retry_ns != 0 && d->now_ns - t->retry_ns < PLIM_HOUR && floor > MUCH * reserved) {
         who(t, name);
-        retried.bytes = (uint64_t)floor;
+        retried.bytes = plim_u64_of(floor, UINT64_MAX);
         (void)snprintf(retried.summary, sizeof(retried.summary),
                        "%s: %.0f %% of what it reserved is stranded, and requests wait for the "
                        "cache to be emptied.",

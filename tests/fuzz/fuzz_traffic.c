@@ -4,7 +4,7 @@
  * Fuzz target: a traffic file. Whatever it holds, it is read into arrivals that keep their invariants, repeated,
  * measured and served by a simulated server for some seconds, or refused with an error that says something. The
  * first byte's lowest bit asks for strict reading; where it is 8, the rest is a config.json, whose server gets
- * requests.
+ * requests, and where it is 10, words for made traffic. The hash of the bytes chooses the server.
  */
 
 #include "base/intern.h"
@@ -54,11 +54,20 @@ static void serve(const struct plim_geometry *g, const struct plim_flow_source *
                          24 * PLIM_GIB);
     server.step_ns = 20000000;
     server.max_seqs = 16;
-    server.eager = true;
+    server.eager = (choice & 16) != 0;
+    server.adapters = choice & 32 ? 3 : 0;
+    server.adapters_held = 2;
+    server.empty_cache = (choice & 64) != 0;
+    struct plim_door_options door = {
+        .kind = (enum plim_door_kind)(choice >> 7 & 7),
+        .limit = 3,
+        .oracle = (choice & 1024) != 0,
+        .terms = {.first_ns = 500000000, .token_ns = 50000000, .max_tokens = 64}};
     struct plim_soak_setup setup = {.server = &server,
                                     .flow = &flow,
                                     .conf = &conf,
                                     .capacity = 24 * PLIM_GIB,
+                                    .door = door.kind < PLIM_DOOR_COUNT ? &door : NULL,
                                     .budget_ns = UINT64_C(3000000000)};
     if (plim_soak_run(&setup, &result, &err) != PLIM_OK && err.message[0] == '\0') {
         abort();
@@ -88,6 +97,26 @@ static void serve_any(struct plim_str text)
     }
 }
 
+/* Traffic that is made: at most some thousand arrivals are looked at. */
+static void make_traffic(struct plim_str words)
+{
+    struct plim_flow_source source;
+    struct plim_flow_facts facts;
+    bool known;
+    if (plim_flow_parse(words, &source, &known, NULL) != PLIM_OK || !known) {
+        return;
+    }
+    double span_s = 2000 / (source.process.rate * source.process.burst + 1);
+    struct plim_flow_options flow = {
+        .sources = &source, .n_sources = 1, .span_ns = (uint64_t)(span_s * 1e9), .seed = words.n};
+    if (plim_flow_measure(&flow, &facts, NULL) == PLIM_OK && !(facts.prompt_mean >= 0)) {
+        abort();
+    }
+    if (source.process.rate * source.process.burst < 500) {
+        serve_model(PLIM_STR(MODEL), &source, plim_hash_bytes(words.p, words.n));
+    }
+}
+
 /* Some rounds of the traffic, measured; and a small server that it comes to. */
 static void go_on(struct plim_traffic *t, uint64_t choice)
 {
@@ -113,8 +142,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct plim_traffic traffic;
     struct plim_err err = {0};
-    if (size > 0 && data[0] == 8) {
-        serve_any((struct plim_str){(const char *)data + 1, size - 1});
+    if (size > 0 && (data[0] == 8 || data[0] == 10)) {
+        struct plim_str rest = {(const char *)data + 1, size - 1};
+        (data[0] == 8 ? serve_any : make_traffic)(rest);
         return 0;
     }
     struct plim_traffic_options options = {.strict = size > 0 && (data[0] & 1) != 0 && data[0] < 8};
