@@ -274,9 +274,14 @@ static bool rule_url(const struct view *v, struct plim_span *span)
 
 /* ---- secrets ---- */
 
+static bool is_name(char c)
+{
+    return is_alnum(c) || c == '_' || c == '-' || c == '.';
+}
+
 static bool is_token(char c)
 {
-    return is_alnum(c) || c == '_' || c == '-' || c == '.' || c == '+' || c == '=';
+    return is_name(c) || c == '+' || c == '=';
 }
 
 static bool rule_known_token(const struct view *v, struct plim_span *span)
@@ -288,8 +293,10 @@ static bool rule_known_token(const struct view *v, struct plim_span *span)
         "dapi", "gsk_", "r8_",    "xai-",  "tskey-", "dckr_pat_"};
     for (size_t i = 0; i < PLIM_COUNT_OF(starts); i++) {
         if (begins(v, v->at, starts[i])) {
+            /* '+' and '=' do not make a short word long: a path behind them may have been cut */
+            bool long_enough = run(v, v->at, is_name) >= 16;
             size_t n = run(v, v->at, is_token);
-            return n >= 16 && take(span, v->at, n, PLIM_PRIVATE_SECRET, "<secret>");
+            return long_enough && take(span, v->at, n, PLIM_PRIVATE_SECRET, "<secret>");
         }
     }
     return false;
@@ -319,11 +326,6 @@ bool plim__redact_is_secret_name(const char *name, size_t n)
         start = i + 1;
     }
     return false;
-}
-
-static bool is_name(char c)
-{
-    return is_alnum(c) || c == '_' || c == '-' || c == '.';
 }
 
 static bool is_value(char c)

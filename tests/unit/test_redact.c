@@ -64,6 +64,7 @@ static void what_is_private_is_replaced(void **state)
         /* secrets */
         {"HF_TOKEN=hf_abcdefghijklmnopqrstuv", "HF_TOKEN=<secret>"},
         {"using hf_abcdefghijklmnopqrstuv now", "using <secret> now"},
+        {"eyJhbGciOiJIUzI1NiJ9.e30.a+b==", "<secret>"},
         {"{\"api_key\": \"abc def\"}", "{\"api_key\": \"<secret> def\"}"},
         {"password: 12345", "password: <secret>"},
         {"--auth-token s3cr3t --port 80", "--auth-token <secret> --port 80"},
@@ -123,6 +124,12 @@ static void cleaning_twice_changes_nothing_more(void **state)
                        "tcp://10.0.0.9:1 \"/x/y z\"";
     snprintf(once, sizeof(once), "%s", clean(made, text));
     assert_string_equal(clean(made, once), once);
+    /* without the path's beginning, what is left of it does not make the word before it a token */
+    const char *joined[] = {"hf_abcdrN=/deepspeed/x", "sk-ab+/site-packages/torchvision/ops"};
+    for (size_t i = 0; i < PLIM_COUNT_OF(joined); i++) {
+        snprintf(once, sizeof(once), "%s", clean(made, joined[i]));
+        assert_string_equal(clean(made, once), once);
+    }
 }
 
 static void removals_are_counted_by_file_and_kind(void **state)
