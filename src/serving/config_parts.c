@@ -64,6 +64,8 @@ static double partial_factor(struct plim__config *c, const struct plim__node *no
     return factor > 0 && factor <= 1 ? factor : 1;
 }
 
+#define FACTOR_MAX 65536 /* of rotary positions; models have 2 to 128 */
+
 /* The rotary embedding of one layer; `params` is what the file says about it. */
 static struct plim_rope rope_of(struct plim__config *c, const struct plim__node *node,
                                 const struct plim__node *params, const struct plim_layer *l)
@@ -84,6 +86,11 @@ static struct plim_rope rope_of(struct plim__config *c, const struct plim__node 
                       : stated != 0
                           ? stated
                           : (uint32_t)((double)l->head_dim * partial_factor(c, node, params));
+    if (!(rope.factor >= 0 && rope.factor <= FACTOR_MAX)) {
+        (void)plim__config_fail(c, PLIM_E_RANGE, params, "factor",
+                                "factor is %g, by which no model stretches its positions",
+                                rope.factor);
+    }
     return rope;
 }
 

@@ -141,6 +141,26 @@ static void layers_that_keep_nothing_need_no_cache(void **state)
     plim_arena_fini(&w.arena);
 }
 
+static void a_rotary_factor_without_sense_is_refused(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        SMALL(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":1e300}"),
+        SMALL(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":-4}"),
+    };
+    for (size_t i = 0; i < PLIM_COUNT_OF(configs); i++) {
+        struct plim_arena arena;
+        struct plim_geometry g;
+        struct plim_err err = {0};
+        plim_arena_init(&arena, 0);
+        assert_int_equal(plim_geometry_from_config(&arena, plim_str_from(configs[i]), "config.json",
+                                                   NULL, &g, &err),
+                         PLIM_E_RANGE);
+        assert_non_null(strstr(err.message, "factor"));
+        plim_arena_fini(&arena);
+    }
+}
+
 static void a_rotary_factor_cannot_stretch_beyond_numbers_or_to_nothing(void **state)
 {
     (void)state;
@@ -149,7 +169,7 @@ static void a_rotary_factor_cannot_stretch_beyond_numbers_or_to_nothing(void **s
         uint64_t length;
     } rows[] = {
         {SMALL(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}"), 16384},
-        {SMALL(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":1e300}"), UINT32_MAX},
+        {SMALL(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":65536}"), 4096 * 65536},
         {SMALL(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":1e-9}"), 4096},
     };
     for (size_t i = 0; i < PLIM_COUNT_OF(rows); i++) {
@@ -224,6 +244,7 @@ int main(void)
         cmocka_unit_test(blocks_without_tokens_are_refused),
         cmocka_unit_test(pages_too_different_for_one_pool_are_padded),
         cmocka_unit_test(layers_that_keep_nothing_need_no_cache),
+        cmocka_unit_test(a_rotary_factor_without_sense_is_refused),
         cmocka_unit_test(a_rotary_factor_cannot_stretch_beyond_numbers_or_to_nothing),
         cmocka_unit_test(lengths_that_no_request_has_are_refused),
         cmocka_unit_test(answers_that_take_for_ever_miss_all_there_is),
