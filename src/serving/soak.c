@@ -151,6 +151,9 @@ static enum plim_status fill_in(struct plim__engine *e, struct plim_err *err)
     struct plim_server *s = &e->server;
     *s = *e->setup->server;
     PLIM_TRY(check(s, err));
+    if (e->setup->door && s->workload != PLIM_WORKLOAD_PAGED) {
+        return wrong(err, "door", "stands before a paged server only");
+    }
     PLIM_TRY(count_weights(s, err));
     s->flops = s->flops > 0 ? s->flops : 400e12;
     s->bandwidth = s->bandwidth > 0 ? s->bandwidth : 2e12;

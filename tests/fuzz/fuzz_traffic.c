@@ -58,6 +58,7 @@ static void serve(const struct plim_geometry *g, const struct plim_flow_source *
     server.adapters = choice & 32 ? 3 : 0;
     server.adapters_held = 2;
     server.empty_cache = (choice & 64) != 0;
+    bool doors = server.workload == PLIM_WORKLOAD_PAGED;
     struct plim_door_options door = {
         .kind = (enum plim_door_kind)(choice >> 7 & 7),
         .limit = 3,
@@ -67,7 +68,7 @@ static void serve(const struct plim_geometry *g, const struct plim_flow_source *
                                     .flow = &flow,
                                     .conf = &conf,
                                     .capacity = 24 * PLIM_GIB,
-                                    .door = door.kind < PLIM_DOOR_COUNT ? &door : NULL,
+                                    .door = doors && door.kind < PLIM_DOOR_COUNT ? &door : NULL,
                                     .budget_ns = UINT64_C(3000000000)};
     if (plim_soak_run(&setup, &result, &err) != PLIM_OK && err.message[0] == '\0') {
         abort();

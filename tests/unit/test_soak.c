@@ -292,6 +292,12 @@ static void a_server_without_sense_is_refused(void **state)
     s.server.bandwidth = 1;
     assert_int_equal(plim_soak_run(&s.setup, &s.result, NULL), PLIM_E_USAGE);
     s.server.bandwidth = 0;
+    struct plim_door_options door = {.kind = PLIM_DOOR_LINE, .limit = 1};
+    s.setup.door = &door;
+    s.server.workload = PLIM_WORKLOAD_DYNAMIC;
+    assert_int_equal(plim_soak_run(&s.setup, &s.result, NULL), PLIM_E_USAGE);
+    s.server.workload = PLIM_WORKLOAD_PAGED;
+    s.setup.door = NULL;
     s.setup.external = 17 * PLIM_GIB;
     assert_int_equal(plim_soak_run(&s.setup, &s.result, NULL), PLIM_E_RANGE);
 }
