@@ -6,8 +6,9 @@
 #
 # Without a seed this is a search: each run goes on from what earlier ones found, and tries other inputs.
 # PLIMSOLL_FUZZ_SEED, a number above 0, makes it a test instead: every run, on every machine, tries the same
-# inputs in the same order, for as far as it comes in its time. What passed for longer here passes there. For that
-# the committed inputs are given by name, in the order of their names (a folder lists them as it likes); finds go
+# inputs in the same order: as many as tests/fuzz/runs says (about ten seconds on an idle core), or as far as it comes
+# in its time. What passed here with the time for all of them passes there. For that the committed inputs are given by
+# name, in the order of their names (a folder lists them as it likes); finds go
 # to a folder of their own, empty at the start (build-fuzz/seeded/NAME), and aren't read back; and operands of
 # compares are no words to try (-use_cmp=0): addresses are among them, which differ each time.
 set -euo pipefail
@@ -36,7 +37,8 @@ for target in "${targets[@]}"; do
         rm -rf "build-fuzz/seeded/$name"
         inputs=(tests/fuzz/corpus/"$name"/*)
         (IFS=, && printf '%s' "${inputs[*]}") >"build-fuzz/seeded/$name.inputs"
-        options+=(-reload=0 -use_cmp=0 -seed_inputs="@build-fuzz/seeded/$name.inputs")
+        runs=$(sed -n "s/^$name //p" tests/fuzz/runs)
+        options+=(-runs="${runs:--1}" -reload=0 -use_cmp=0 -seed_inputs="@build-fuzz/seeded/$name.inputs")
         folders=("build-fuzz/seeded/$name")
     else
         folders=("build-fuzz/corpus/$name" "tests/fuzz/corpus/$name")
