@@ -18,6 +18,8 @@
 #define ASIDE_MARK  ".damaged-"
 #define ASIDE_KEPT  2u
 #define FIGURES_MAX 1024u
+#define HEAD_BYTES  100u /* of an SQLite file, https://sqlite.org/fileformat2.html */
+#define MARK_AT     68u  /* application_id in it, big-endian */
 
 static const struct plim_store_level default_levels[] = {
     {UINT64_C(1000000000), UINT64_C(86400) * 1000000000},
@@ -304,6 +306,35 @@ static enum plim_status set_aside(struct plim_store *store, struct plim_err *err
     return PLIM_OK;
 }
 
+/*
+ * A file of another kind, which somebody named by mistake: it is neither set aside nor removed later. A history that was damaged
+ * still has most of SQLite's first bytes, or our mark in its head, or nothing but zeros there.
+ */
+static enum plim_status refuse_foreign(const char *path, struct plim_err *err)
+{
+    static const unsigned char magic[16] = "SQLite format 3";
+    unsigned char head[HEAD_BYTES] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, head, sizeof(head)) : 0;
+    size_t alike = 0, zeros = 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    for (size_t i = 0; i < sizeof(magic); i++) {
+        alike += head[i] == magic[i];
+        zeros += head[i] == 0;
+    }
+    uint32_t mark = (uint32_t)head[MARK_AT] << 24 | (uint32_t)head[MARK_AT + 1] << 16 |
+                    (uint32_t)head[MARK_AT + 2] << 8 | head[MARK_AT + 3];
+    if (got < (ssize_t)sizeof(magic) || alike >= sizeof(magic) / 2 || zeros == sizeof(magic) ||
+        mark == PLIM_STORE_APPLICATION) {
+        return PLIM_OK;
+    }
+    (void)plim__fail(err, PLIM_E_UNSAFE, "'%.150s' is no history, and is left as it is", path);
+    plim__err_hint(err, "name another file for the history");
+    return PLIM_E_UNSAFE;
+}
+
 enum plim_status plim__begin_anew(struct plim_store *store, struct plim_err *err)
 {
     plim__database_close(store);
@@ -332,6 +363,9 @@ enum plim_status plim_store_open(const char *path, const struct plim_store_optio
     enum plim_status st = store->path != NULL && (options->vfs == NULL || store->vfs != NULL)
                               ? set_options(store, options, err)
                               : plim__fail(err, PLIM_E_NOMEM, "no memory for the history");
+    if (st == PLIM_OK && !store->read_only) {
+        st = refuse_foreign(path, err);
+    }
     if (st == PLIM_OK && !store->read_only) {
         st = take_lock(store, err);
     }

@@ -345,8 +345,18 @@ static void what_is_no_history_is_set_aside_or_refused(void **state)
     struct plim_err err = {0};
     disk_begin();
     model_folder();
-    write_whole(model_path("h.db"),
-                (const uint8_t *)"this is a letter to my mother, not a database", 45);
+    static const char letter[] = "this is a letter to my mother, not a database";
+    write_whole(model_path("h.db"), (const uint8_t *)letter, sizeof letter);
+    assert_int_equal(open_at(model_path("h.db"), false, "disk", &store, &err), PLIM_E_UNSAFE);
+    size_t n;
+    uint8_t *kept = read_whole(model_path("h.db"), &n);
+    assert_int_equal(n, sizeof letter);
+    assert_memory_equal(kept, letter, n);
+    free(kept);
+    remove_asides();
+
+    static const uint8_t zeros[8192]; /* as a power cut may leave a file */
+    write_whole(model_path("h.db"), zeros, sizeof zeros);
     assert_ok(open_at(model_path("h.db"), false, "disk", &store, NULL));
     plim_store_state(store, &now);
     assert_int_equal(now.set_aside, 1);
