@@ -5,6 +5,8 @@
 
 #include "base/num.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -14,6 +16,26 @@ const char *plim_env_get(const char *name)
 {
     const char *value = getenv(name); // NOLINT(concurrency-mt-unsafe): before any thread starts
     return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+int plim_command_missing(const char *name)
+{
+    const char *rest = plim_env_get("PATH");
+    int why = ENOENT;
+    if (strchr(name, '/') != NULL) {
+        return access(name, X_OK) == 0 ? 0 : errno;
+    }
+    for (rest = rest != NULL ? rest : "/bin:/usr/bin"; rest != NULL && name[0] != '\0';) {
+        char path[PATH_MAX];
+        int n = (int)strcspn(rest, ":");
+        (void)snprintf(path, sizeof(path), "%.*s/%s", n > 0 ? n : 1, n > 0 ? rest : ".", name);
+        if (access(path, X_OK) == 0) {
+            return 0;
+        }
+        why = errno == EACCES ? EACCES : why;
+        rest = rest[n] == ':' ? rest + n + 1 : NULL;
+    }
+    return why;
 }
 
 enum plim_status plim_env_copy(struct plim_env *env, struct plim_arena *arena, struct plim_err *err)

@@ -13,6 +13,9 @@
 /** plim_env_get() - a variable of our own environment, or NULL when it is not set or empty. */
 const char *plim_env_get(const char *name);
 
+/** plim_command_missing() - why a command cannot be run, as execvp(3) looks for it: an errno, or 0 when it can. */
+int plim_command_missing(const char *name);
+
 /* A changed copy of our environment. All strings are the arena's or the environment's. */
 struct plim_env {
     PLIM_VEC(char *) vars; /* "NAME=value", in use until plim_env_done() */

@@ -157,7 +157,9 @@ static enum plim_status open_listeners(struct plim_http *http, struct plim_err *
         http->listeners.items[http->listeners.n++] = l;
         if ((l.reach == PLIM__NETWORK || o->auth_all) && http->secrets.token.n == 0) {
             plim__err_set(err, PLIM_E_USAGE, "%s needs a token: others can reach it", l.url);
-            plim__err_hint(err, "name a file with a token, or listen on loopback or unix:PATH");
+            plim__err_hint(
+                err, "name a file with one: --token-file, or token-file in the settings; or listen "
+                     "on loopback or unix:PATH");
             return PLIM_E_USAGE;
         }
     }

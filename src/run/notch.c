@@ -21,7 +21,7 @@ enum plim_status plim_notch_parse(struct plim_notches *notches, const char *text
         return plim__fail(err, PLIM_E_RANGE, "at most %d notches", PLIM_NOTCHES);
     }
     if (n == 0 || n >= sizeof(made.flag) || (equals[1] != '-' && equals[1] != '/')) {
-        plim__err_set(err, PLIM_E_USAGE, "no notch: \"%.80s\"", text);
+        plim__err_set(err, PLIM_E_USAGE, "--notch: '%.80s' is no notch", text);
         plim__err_hint(
             err, "FLAG=-STEP or FLAG=/FACTOR, then :LIMIT if there is one: max-model-len=/2:4096");
         return PLIM_E_USAGE;
@@ -36,7 +36,7 @@ enum plim_status plim_notch_parse(struct plim_notches *notches, const char *text
         good = end != from && isfinite(made.limit) && made.limit >= 0;
     }
     if (!good || *end != '\0' || made.flag[0] == '\0') {
-        return plim__fail(err, PLIM_E_USAGE, "no step or limit of a notch: \"%.80s\"", text);
+        return plim__fail(err, PLIM_E_USAGE, "--notch: no step or limit in '%.80s'", text);
     }
     notches->list[notches->n++] = made;
     return PLIM_OK;

@@ -4,6 +4,7 @@
 #include "run/turn.h"
 
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/err.h"
 #include "base/num.h"
 #include "http/curl.h"
@@ -72,7 +73,7 @@ static enum plim_status split_health(struct plim__run *r, struct plim_err *err)
     const char *after = strstr(text, "://");
     bool known = after ? strncmp(text, "http", 4) == 0 : strchr(text, ':') != NULL;
     if (!known) {
-        plim__err_set(err, PLIM_E_USAGE, "no address for health: \"%.100s\"", text);
+        plim__err_set(err, PLIM_E_USAGE, "--health: '%.100s' is no address", text);
         plim__err_hint(err, "http://127.0.0.1:8000/health, 127.0.0.1:8000 or unix:PATH");
         return PLIM_E_USAGE;
     }
@@ -82,7 +83,7 @@ static enum plim_status split_health(struct plim__run *r, struct plim_err *err)
     size_t n = slash ? (size_t)(slash - text) : strlen(text);
     if (n == 0 || n >= sizeof(r->health_address) ||
         (slash && strlen(slash) >= sizeof(r->health_path))) {
-        return plim__fail(err, PLIM_E_USAGE, "no address for health: \"%.100s\"", text);
+        return plim__fail(err, PLIM_E_USAGE, "--health: '%.100s' is no address", text);
     }
     memcpy(r->health_address, text, n);
     (void)snprintf(r->health_path, sizeof(r->health_path), "%s",
@@ -141,6 +142,12 @@ static enum plim_status prepare(struct plim__run *r, struct plim_err *err)
     }
     PLIM_TRY(plim__window_parse(o->restart_window, &r->window, err));
     PLIM_TRY(split_health(r, err));
+    int missing = plim_command_missing(o->command[0]);
+    if (missing != 0) { /* no turn would be another one */
+        plim__err_set_errno(err, PLIM_E_NOINPUT, missing, "cannot run '%.200s'", o->command[0]);
+        plim__err_hint(err, "the command follows the options: plimsoll run -- vllm serve MODEL");
+        return PLIM_E_NOINPUT;
+    }
     check_incidents(r);
     PLIM_TRY(plim_collector_open(&collect, &r->collector, err));
     plim__run_look(r); /* incidents that are there already are nobody's failure now */

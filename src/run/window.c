@@ -18,7 +18,7 @@ enum plim_status plim__window_parse(const char *text, struct plim__window *out,
     // NOLINTNEXTLINE(cert-err34-c): checked by what was read
     if (sscanf(text, "%2u:%2u-%2u:%2u%n", &h1, &m1, &h2, &m2, &used) != 4 || text[used] != '\0' ||
         h1 > 23 || h2 > 23 || m1 > 59 || m2 > 59) {
-        plim__err_set(err, PLIM_E_USAGE, "no time of day: \"%.40s\"", text);
+        plim__err_set(err, PLIM_E_USAGE, "--restart-window: '%.40s' is no time of day", text);
         plim__err_hint(err, "from and to, as 02:00-05:00");
         return PLIM_E_USAGE;
     }

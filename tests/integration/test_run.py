@@ -381,10 +381,10 @@ class Run(unittest.TestCase):
 
     def test_mistakes_are_said(self):
         """options that make no sense, and a command that is not there, end at once with the right code"""
-        for options, code, text in ((["--notch", "x"], 64, "no notch"), (["--notch", "a=/1"], 64, "no step"), (["--restart-window", "25:00-1"], 64, "no time of day"),
-                                    (["--health", "foo"], 64, "no address for health"), (["--health", "ftp://x/health"], 64, "no address for health"),
+        for options, code, text in ((["--notch", "x"], 64, "is no notch"), (["--notch", "a=/1"], 64, "no step"), (["--restart-window", "25:00-1"], 64, "is no time of day"),
+                                    (["--health", "foo"], 64, "is no address"), (["--health", "ftp://x/health"], 64, "is no address"),
                                     (["--health-every", "0"], 64, "must be above 0"), (["--stranded", "20"], 64, "at most 1"),
-                                    (["--bare", "--no-lock"], 66, "cannot run")):
+                                    (["--bare", "--no-lock"], 66, "cannot run"), (["--no-lock"], 66, "cannot run '/nowhere/server': No such file")):
             result = plimtest.run("run", *options, "--", "/nowhere/server")
             self.assertEqual(result.returncode, code, result.stderr)
             self.assertIn(text, result.stderr.decode())
