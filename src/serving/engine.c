@@ -205,6 +205,21 @@ bool plim__engine_idle(struct plim__engine *e)
     return true;
 }
 
+bool plim__engine_until_work(struct plim__engine *e)
+{
+    while (e->r.started && !plim__engine_over(e)) {
+        plim__engine_arrive(e);
+        if (plim__engine_waiting(e) > 0) {
+            return true;
+        }
+        e->running = 0;
+        if (!plim__engine_idle(e)) {
+            return false;
+        }
+    }
+    return false;
+}
+
 struct plim__ticket plim__engine_take(struct plim__engine *e)
 {
     struct plim__ticket ticket = e->waiting.items[e->head++];

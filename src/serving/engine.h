@@ -111,6 +111,9 @@ uint64_t plim__engine_work(const struct plim__engine *e, double tokens, double k
 void plim__engine_arrive(struct plim__engine *e);
 /** plim__engine_idle() - nothing to do: go to the next arrival; false when there is none. */
 bool plim__engine_idle(struct plim__engine *e);
+/** plim__engine_until_work() - for servers without a queue of their own: go on until a request waits; false when the
+ * run is over or none will come. */
+bool plim__engine_until_work(struct plim__engine *e);
 /** plim__engine_wait() - let time pass until then, with nothing to do. */
 void plim__engine_wait(struct plim__engine *e, uint64_t until_ns);
 size_t plim__engine_waiting(const struct plim__engine *e);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of all weights of a geometry, and their shares of a device. See weights.h. */
 
 #include "serving/weights_int.h"
 

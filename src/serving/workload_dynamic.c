@@ -124,14 +124,8 @@ static void wait_for_more(struct plim__engine *e)
 static void serve(struct plim__engine *e, struct plim_dynamic_cache *cache, struct batch *b)
 {
     e->r.started = !plim__engine_failed(e, 0);
-    while (e->r.started && !plim__engine_over(e)) {
-        plim__engine_arrive(e);
-        if (plim__engine_waiting(e) == 0) {
-            e->running = 0;
-            if (!plim__engine_idle(e)) {
-                break;
-            }
-        } else if (!ready(e)) {
+    while (plim__engine_until_work(e)) {
+        if (!ready(e)) {
             wait_for_more(e);
         } else {
             fill(e, b);

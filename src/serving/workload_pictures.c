@@ -80,15 +80,7 @@ enum plim_status plim__workload_pictures(struct plim__engine *e, struct plim_err
     const struct plim_vision *v = g && g->vision.depth > 0 ? &g->vision : &denoiser;
     (void)err;
     e->r.started = !plim__engine_failed(e, 0);
-    while (e->r.started && !plim__engine_over(e)) {
-        plim__engine_arrive(e);
-        if (plim__engine_waiting(e) == 0) {
-            e->running = 0;
-            if (!plim__engine_idle(e)) {
-                break;
-            }
-            continue;
-        }
+    while (plim__engine_until_work(e)) {
         struct plim__ticket t = plim__engine_take(e);
         e->running = 1;
         make(e, v, &t);

@@ -8,6 +8,7 @@
 
 #include "shm/process.h"
 #include "shm/writer.h"
+#include "shm_folder.h"
 #include "unit.h"
 
 #include <dirent.h>
@@ -27,24 +28,12 @@
 
 static const char *const calls[] = {"", "cuMemAlloc_v2", "cuMemFree_v2"};
 static const struct plim_shm_sizes small = {64, 4096, 8, 8, 64};
-static char dir[64];
 
 static void path_of(char path[512], uint32_t pid, unsigned program)
 {
     bool dead;
     (void)snprintf(path, 512, "%s/%u-%llu.%u" PLIM_SHM_SUFFIX, dir, pid,
                    (unsigned long long)plim__shm_start_ticks(pid, &dead), program);
-}
-
-static void remove_files(void)
-{
-    DIR *d = opendir(dir);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        char path[512];
-        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        (void)unlink(path);
-    }
-    (void)closedir(d);
 }
 
 static struct plim_shm_writer fresh(const struct plim_shm_sizes *sizes, char path[512])
@@ -528,13 +517,8 @@ int main(void)
         cmocka_unit_test(what_python_writes_is_read_row_by_row),
         cmocka_unit_test(events_charge_by_kind_pages_and_result),
     };
-    (void)snprintf(dir, sizeof dir, "/dev/shm/plimsoll-test-%d", (int)getpid());
-    if (mkdir(dir, 0700) != 0) {
-        (void)snprintf(dir, sizeof dir, "/tmp/plimsoll-test-%d", (int)getpid());
-        (void)mkdir(dir, 0700);
-    }
+    folder_make();
     int rc = PLIM_RUN_TESTS("shm", tests);
-    remove_files();
-    (void)rmdir(dir);
+    folder_remove();
     return rc;
 }

@@ -6,6 +6,7 @@
 
 #include "shm/process.h"
 #include "shm/writer.h"
+#include "shm_folder.h"
 #include "unit.h"
 
 #include <dirent.h>
@@ -26,18 +27,6 @@
 
 static const char *const calls[] = {"", "cuMemAlloc_v2", "cuMemFree_v2"};
 static const struct plim_shm_sizes small = {64, 4096, 8, 8, 64};
-static char dir[64];
-
-static void remove_files(void)
-{
-    DIR *d = opendir(dir);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        char path[512];
-        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        (void)unlink(path);
-    }
-    (void)closedir(d);
-}
 
 static unsigned count_files(bool hidden)
 {
@@ -179,13 +168,8 @@ int main(void)
         cmocka_unit_test(where_every_file_has_a_name_it_is_hidden_until_it_is_complete),
         cmocka_unit_test(names_tell_whose_process_lives),
     };
-    (void)snprintf(dir, sizeof dir, "/dev/shm/plimsoll-test-%d", (int)getpid());
-    if (mkdir(dir, 0700) != 0) {
-        (void)snprintf(dir, sizeof dir, "/tmp/plimsoll-test-%d", (int)getpid());
-        (void)mkdir(dir, 0700);
-    }
+    folder_make();
     int rc = PLIM_RUN_TESTS("shm files", tests);
-    remove_files();
-    (void)rmdir(dir);
+    folder_remove();
     return rc;
 }
