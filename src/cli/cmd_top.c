@@ -6,6 +6,7 @@
 #include "cli/version.h"
 #include "top/top.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 /* Screens of a batch leave at once: somebody may read them as they come. */
@@ -13,7 +14,7 @@ static enum plim_status write_text(void *arg, struct plim_str text, struct plim_
 {
     (void)arg;
     if (fwrite(text.p, 1, text.n, stdout) != text.n || fflush(stdout) != 0) {
-        return plim__fail(err, PLIM_E_IO, "cannot write to standard output");
+        return plim__fail_errno(err, PLIM_E_IO, errno, "cannot write to standard output");
     }
     return PLIM_OK;
 }
