@@ -56,6 +56,7 @@ class Replay(TypedDict, total=False):
     capacity_bytes: Optional[int]
     events: int
     first_oom: Optional[Dict[str, int]]
+    recorded_failure: Optional[Dict[str, Any]]
     peak: Dict[str, int]
     counters: Dict[str, int]
 
