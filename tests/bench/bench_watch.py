@@ -27,21 +27,12 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import plimtest  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROCESSES = 200
 BOUNDS = {"share_percent": 0.3, "resident_mib": 20.0, "scrape_ms": 5.0, "growth_mib": 1.0}
-
-
-class Unix(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=30)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-
 
 
 def precise_seconds(pid):
@@ -111,7 +102,7 @@ def run_watch(build, folder, env, seconds):
     words = [f"{build}/plimsoll", "watch", "--no-discover", "--listen", f"unix:{sock}", "--db", f"{folder}/history.db"]
     process = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
     try:
-        connect = lambda: Unix(sock)  # noqa: E731
+        connect = lambda: plimtest.UnixConnection(sock)  # noqa: E731
         wait_until(lambda: os.path.exists(sock) and answers(connect, "/metrics"))
         found = measure(process.pid, connect, "/metrics", seconds)
         found["first_scrape_ms"] = measure_first_scrapes(connect, "/metrics")

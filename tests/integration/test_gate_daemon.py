@@ -23,16 +23,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import plimtest  # noqa: E402
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost")
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-
 class Engine(http.server.ThreadingHTTPServer):
     """Metrics of an engine, and 200 for everything else."""
 
@@ -130,7 +120,7 @@ class Interface(Daemon):
     def test_a_reservation_from_admit_to_release(self):
         path = os.path.join(self.folder.name, "gate.sock")
         gate = self.start("--capacity-tokens", 16000, "--max-length", 4096, socket_path=path)
-        for connection in (None, UnixConnection(path)):
+        for connection in (None, plimtest.UnixConnection(path)):
             status, told, _ = self.ask(gate.port, "POST", "/v1/admit", {"prompt_tokens": 100, "max_tokens": 60, "class": "a"},
                                        connection=connection)
             self.assertEqual((status, told["verdict"], told["reason"], told["now_units"], told["peak_units"]),

@@ -4,12 +4,10 @@
 real client, and on cards that are too small. Dummy weights, a model folder made here."""
 
 import contextlib
-import http.client
 import json
 import pathlib
 import pickle
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,24 +30,6 @@ MIB = 1 << 20
 GIB = 1 << 30
 H100 = 81008 * MIB
 CONTEXT = 500 * MIB
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket, closed at the end of a with block."""
-
-    def __init__(self, path):
-        super().__init__("localhost", timeout=10)
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 def step_of(name, **step):
@@ -172,7 +152,7 @@ class VllmTest(unittest.TestCase):
                 time.sleep(0.2)
                 asked = subprocess.run([plimtest.PROGRAM, "top", "--once", "--width", "300", "--monitor",
                                         f"unix:{root}/watch.sock"], stdout=subprocess.PIPE, check=False, env=self.env)
-                with contextlib.suppress(OSError), UnixConnection(f"{root}/watch.sock") as connection:
+                with contextlib.suppress(OSError), plimtest.UnixConnection(f"{root}/watch.sock") as connection:
                     connection.request("GET", "/api/v1/status")
                     engines = json.loads(connection.getresponse().read())["engines"]
                     engine = engines[0] if engines else None

@@ -6,7 +6,6 @@ The driver is the NVML of the simulated device, scripted from a file (runtime/si
 """
 
 import contextlib
-import http.client
 import json
 import os
 import pathlib
@@ -26,17 +25,6 @@ import plimtest  # noqa: E402
 SIMGPU = pathlib.Path(os.environ.get("PLIMSOLL_BUILD", plimtest.ROOT / "build")) / "runtime/simgpu/libplimsoll-simgpu.so"
 OPEN = "application/openmetrics-text; version=1.0.0"
 ABOUT_ITSELF = re.compile(r"plimsoll_(samples|sample_|devices_hung|monitor_|source_|store_|alerts_|http_|happenings|finding|series)")
-
-
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=plimtest.PATIENCE)
-        self.path = str(path)
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(plimtest.PATIENCE)
-        self.sock.connect(self.path)
 
 
 class Watched(unittest.TestCase):
@@ -65,7 +53,7 @@ class Watched(unittest.TestCase):
         self.assertEqual(process.returncode, code, self.log)
 
     def get(self, path, **headers):
-        connection = UnixConnection(self.socket)
+        connection = plimtest.UnixConnection(self.socket)
         try:
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()

@@ -5,6 +5,7 @@ The environment variable PLIMSOLL names the program (Meson sets it). Tests see a
 user's settings: no PLIMSOLL_*, no NO_COLOR, the C.UTF-8 locale, an empty home.
 """
 
+import http.client
 import json
 import os
 import pathlib
@@ -56,6 +57,25 @@ def lives(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket, closed at the end of a with block."""
+
+    def __init__(self, path, timeout=PATIENCE):
+        super().__init__("localhost", timeout=timeout)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 def free_port():
