@@ -6,24 +6,13 @@
 
 #include "gate_bench.h"
 
-static struct plimsoll_gate_config paged(uint64_t blocks)
+/* Many long requests at once. */
+static struct plimsoll_gate_config wide(uint64_t blocks)
 {
-    struct plimsoll_gate_config c;
-    plimsoll_gate_defaults(&c);
-    c.capacity_units = blocks;
-    c.unit_bytes = 1 << 20;
-    c.n_groups = 1;
-    c.groups[0] = (struct plimsoll_gate_group){.block_tokens = 16, .units_per_block = 1};
+    struct plimsoll_gate_config c = paged(blocks);
     c.max_length = 65536;
     c.slots = 12000;
     return c;
-}
-
-static struct plimsoll_gate_decision ask(struct bench *b, struct plimsoll_gate_request r)
-{
-    struct plimsoll_gate_decision d;
-    assert_int_equal(plimsoll_gate_admit(&b->gate, &r, &d, b->now), 0);
-    return d;
 }
 
 static void release(struct bench *b, uint64_t id, uint32_t generated, uint32_t outcome)

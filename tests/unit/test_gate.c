@@ -4,26 +4,9 @@
 
 #include "gate_bench.h"
 
-/* A paged engine of `blocks` blocks of 16 tokens. */
-static struct plimsoll_gate_config paged(uint64_t blocks)
+static struct plimsoll_gate_decision ask_for(struct bench *b, uint32_t prompt, uint32_t most)
 {
-    struct plimsoll_gate_config c;
-    plimsoll_gate_defaults(&c);
-    c.capacity_units = blocks;
-    c.unit_bytes = 2 << 20;
-    c.n_groups = 1;
-    c.groups[0] = (struct plimsoll_gate_group){.block_tokens = 16, .units_per_block = 1};
-    c.max_length = 8192;
-    c.slots = 256;
-    return c;
-}
-
-static struct plimsoll_gate_decision ask(struct bench *b, uint32_t prompt, uint32_t most)
-{
-    struct plimsoll_gate_request r = {.prompt_tokens = prompt, .max_tokens = most};
-    struct plimsoll_gate_decision d;
-    assert_int_equal(plimsoll_gate_admit(&b->gate, &r, &d, b->now), 0);
-    return d;
+    return ask(b, (struct plimsoll_gate_request){.prompt_tokens = prompt, .max_tokens = most});
 }
 
 static void a_request_is_priced_in_blocks_now_and_at_most(void **state)
@@ -32,7 +15,7 @@ static void a_request_is_priced_in_blocks_now_and_at_most(void **state)
     struct bench b;
     struct plimsoll_gate_config c = paged(1000);
     begin(&b, &c);
-    struct plimsoll_gate_decision d = ask(&b, 100, 61);
+    struct plimsoll_gate_decision d = ask_for(&b, 100, 61);
     assert_int_equal(d.verdict, PLIMSOLL_GATE_ADMIT);
     assert_int_equal(d.now_units, 7);
     assert_int_equal(d.peak_units, 11); /* 161 tokens */
@@ -53,11 +36,11 @@ static void conservative_never_reserves_more_than_the_pool(void **state)
     c.policy = PLIMSOLL_GATE_POLICY_CONSERVATIVE;
     begin(&b, &c);
     uint32_t n = 0;
-    while (ask(&b, 160, 1440).verdict == PLIMSOLL_GATE_ADMIT) { /* 100 blocks */
+    while (ask_for(&b, 160, 1440).verdict == PLIMSOLL_GATE_ADMIT) { /* 100 blocks */
         n++;
     }
     assert_int_equal(n, 10);
-    struct plimsoll_gate_decision d = ask(&b, 160, 1440);
+    struct plimsoll_gate_decision d = ask_for(&b, 160, 1440);
     assert_int_equal(d.verdict, PLIMSOLL_GATE_LATER);
     assert_int_equal(d.reason, PLIMSOLL_GATE_WHY_MEMORY);
     assert_int_equal(d.http, 429);
@@ -71,11 +54,11 @@ static void what_can_never_fit_is_refused_for_ever(void **state)
     struct bench b;
     struct plimsoll_gate_config c = paged(100);
     begin(&b, &c);
-    struct plimsoll_gate_decision d = ask(&b, 8192, 1);
+    struct plimsoll_gate_decision d = ask_for(&b, 8192, 1);
     assert_int_equal(d.verdict, PLIMSOLL_GATE_NEVER);
     assert_int_equal(d.reason, PLIMSOLL_GATE_WHY_TOO_LONG);
     assert_int_equal(d.http, 400);
-    d = ask(&b, 1600, 1);
+    d = ask_for(&b, 1600, 1);
     assert_int_equal(d.reason, PLIMSOLL_GATE_WHY_TOO_LARGE);
     end(&b);
 }
@@ -86,7 +69,7 @@ static void a_second_release_is_counted_and_harmless(void **state)
     struct bench b;
     struct plimsoll_gate_config c = paged(1000);
     begin(&b, &c);
-    struct plimsoll_gate_decision d = ask(&b, 100, 100);
+    struct plimsoll_gate_decision d = ask_for(&b, 100, 100);
     assert_int_equal(plimsoll_gate_release(&b.gate, d.id, 5, PLIMSOLL_GATE_STOPPED, b.now), 0);
     assert_int_equal(plimsoll_gate_release(&b.gate, d.id, 5, PLIMSOLL_GATE_STOPPED, b.now),
                      PLIMSOLL_GATE_UNKNOWN);
@@ -103,7 +86,7 @@ static void a_lease_that_ends_returns_the_reservation(void **state)
     struct bench b;
     struct plimsoll_gate_config c = paged(1000);
     begin(&b, &c);
-    struct plimsoll_gate_decision d = ask(&b, 100, 100);
+    struct plimsoll_gate_decision d = ask_for(&b, 100, 100);
     b.now += 59 * SECOND;
     assert_int_equal(plimsoll_gate_tick(&b.gate, b.now), 0);
     assert_int_equal(plimsoll_gate_extend(&b.gate, d.id, 0, b.now), 0); /* renews */

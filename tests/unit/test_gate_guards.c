@@ -9,7 +9,7 @@ static void a_budget_holds_and_a_share_binds_only_when_others_want_theirs(void *
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     c.policy = PLIMSOLL_GATE_POLICY_CONSERVATIVE;
     begin(&b, &c);
     uint32_t one = plimsoll_gate_class(&b.gate, "one", b.now);
@@ -45,7 +45,7 @@ static void unimportant_requests_are_the_first_to_be_refused(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     c.policy = PLIMSOLL_GATE_POLICY_CONSERVATIVE;
     begin(&b, &c);
     struct plimsoll_gate_request r = {.prompt_tokens = 160, .max_tokens = 160, .priority = -1};
@@ -68,7 +68,7 @@ static void long_requests_get_their_part_and_short_ones_keep_flowing(void **stat
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(10000);
+    struct plimsoll_gate_config c = wide(10000);
     c.long_part = 0.1;
     c.long_share = 0.35;
     begin(&b, &c);
@@ -89,7 +89,7 @@ static void the_gate_opens_again_only_below_the_lower_threshold(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     c.policy = PLIMSOLL_GATE_POLICY_CONSERVATIVE;
     c.low = 0.9;
     begin(&b, &c);
@@ -116,7 +116,7 @@ static void who_waits_is_served_in_order_and_nobody_of_the_same_weight_overtakes
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(100);
+    struct plimsoll_gate_config c = wide(100);
     struct plimsoll_gate_decision d, w[4];
     c.policy = PLIMSOLL_GATE_POLICY_CONSERVATIVE;
     c.waiters = 3;
@@ -158,7 +158,7 @@ static void figures_that_are_too_old_count_as_full_for_new_work(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     c.stale_ns = 5 * SECOND;
     begin(&b, &c);
     struct plimsoll_gate_request r = {.prompt_tokens = 160, .max_tokens = 160};
@@ -177,7 +177,7 @@ static void usage_that_nobody_reserved_is_counted_and_drift_is_shown(void **stat
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     begin(&b, &c);
     figures(&b, (struct plimsoll_gate_figures){.has = PLIMSOLL_GATE_HAS_USAGE, .usage = 0.95});
     struct plimsoll_gate_state s = state_of(&b);
@@ -197,7 +197,7 @@ static void preemptions_widen_the_margin_and_time_narrows_it(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     begin(&b, &c);
     struct plimsoll_gate_figures f = {.has = PLIMSOLL_GATE_HAS_PREEMPTED, .preempted = 7};
     figures(&b, f); /* from before */
@@ -224,7 +224,7 @@ static void failures_in_a_row_open_the_breaker_until_somebody_closes_it(void **s
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     begin(&b, &c);
     struct plimsoll_gate_request r = {.prompt_tokens = 160, .max_tokens = 160};
     for (unsigned i = 0; i < 2; i++) {
@@ -254,7 +254,7 @@ static void stranded_bytes_that_do_not_go_down_open_it_too(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     c.stranded_limit = 0.3;
     begin(&b, &c);
     struct plimsoll_gate_figures f = {.has = PLIMSOLL_GATE_HAS_STRANDED, .stranded = 0.5};
@@ -276,7 +276,7 @@ static void a_failure_makes_its_kind_of_request_dearer(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(100000);
+    struct plimsoll_gate_config c = wide(100000);
     c.work_token_bytes = 1000;
     c.work_row_bytes = 10000;
     begin(&b, &c);
@@ -306,7 +306,7 @@ static void time_that_goes_back_stands_still(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     begin(&b, &c);
     b.now = 1000 * SECOND;
     uint64_t id =
@@ -325,7 +325,7 @@ static void ten_thousand_reservations_come_and_go(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(PLIMSOLL_GATE_UNITS_MAX);
+    struct plimsoll_gate_config c = wide(PLIMSOLL_GATE_UNITS_MAX);
     static uint64_t ids[12001];
     begin(&b, &c);
     for (unsigned i = 0; i < 12000; i++) {
@@ -354,17 +354,17 @@ static void ten_thousand_reservations_come_and_go(void **state)
 static void configurations_that_make_no_sense_are_named(void **state)
 {
     (void)state;
-    struct plimsoll_gate_config c = paged(1000);
+    struct plimsoll_gate_config c = wide(1000);
     c.groups[0].block_tokens = 0;
     assert_string_equal(plimsoll_gate_wrong(&c), "groups");
     assert_int_equal(plimsoll_gate_bytes(&c), 0);
-    c = paged(1000);
+    c = wide(1000);
     c.low = 1.1;
     assert_string_equal(plimsoll_gate_wrong(&c), "low");
-    c = paged(1000);
+    c = wide(1000);
     c.size = 8;
     assert_string_equal(plimsoll_gate_wrong(&c), "size");
-    c = paged(PLIMSOLL_GATE_UNITS_MAX + 1);
+    c = wide(PLIMSOLL_GATE_UNITS_MAX + 1);
     assert_string_equal(plimsoll_gate_wrong(&c), "capacity_units");
 }
 

@@ -26,7 +26,7 @@ static void samples_share_the_whole_blocks_of_their_prompt(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(10000);
+    struct plimsoll_gate_config c = wide(10000);
     begin(&b, &c);
     struct plimsoll_gate_decision d = ask(&b, (struct plimsoll_gate_request){
                                                   .prompt_tokens = 164,
@@ -57,7 +57,7 @@ static void a_batch_is_refused_for_ever_for_its_longest_prompt(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(100);
+    struct plimsoll_gate_config c = wide(100);
     c.max_length = 1000;
     begin(&b, &c);
     struct plimsoll_gate_request batch = {.prompt_tokens = 16,
@@ -96,7 +96,7 @@ static void a_known_length_is_expected_for_certain(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(10000);
+    struct plimsoll_gate_config c = wide(10000);
     begin(&b, &c);
     struct plimsoll_gate_decision d =
         ask(&b, (struct plimsoll_gate_request){
@@ -112,7 +112,7 @@ static void lengths_are_learned_by_class(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000000);
+    struct plimsoll_gate_config c = wide(1000000);
     struct plimsoll_gate_class read;
     begin(&b, &c);
     uint32_t curt = plimsoll_gate_class(&b.gate, "curt", b.now);
@@ -145,7 +145,7 @@ static void answers_that_were_cut_off_are_not_taken_for_short_ones(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000000);
+    struct plimsoll_gate_config c = wide(1000000);
     struct plimsoll_gate_class read;
     begin(&b, &c);
     for (unsigned i = 0; i < 1000;
@@ -165,7 +165,7 @@ static void a_request_that_would_wait_too_long_is_refused_with_the_time_to_come_
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000000);
+    struct plimsoll_gate_config c = wide(1000000);
     c.first_token_ns = 2 * SECOND;
     c.step_tokens = 2048;
     begin(&b, &c);
@@ -192,7 +192,7 @@ static void a_prompt_longer_than_the_target_may_start_when_nothing_is_ahead(void
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000000);
+    struct plimsoll_gate_config c = wide(1000000);
     c.first_token_ns = 2 * SECOND;
     c.prefill_tokens_s = 10000;
     begin(&b, &c);
@@ -209,7 +209,7 @@ static void slow_tokens_lower_the_number_of_requests_and_fast_ones_raise_it(void
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(1000000);
+    struct plimsoll_gate_config c = wide(1000000);
     uint64_t ids[100];
     c.token_ns = 50 * MS;
     begin(&b, &c);
@@ -242,7 +242,7 @@ static void an_answer_in_one_piece_is_reckoned_until_it_is_over(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(100000);
+    struct plimsoll_gate_config c = wide(100000);
     struct plimsoll_gate_class read;
     begin(&b, &c);
     for (unsigned i = 0; i < 40; i++) { /* 10,000 prompt tokens and 20 answer tokens a second */
@@ -273,7 +273,7 @@ static void a_request_counts_as_going_on_between_two_reports(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(100000);
+    struct plimsoll_gate_config c = wide(100000);
     begin(&b, &c);
     serve(&b, 160, 41, SECOND / 10, 2 * SECOND + SECOND / 10); /* 20 tokens a second */
     uint64_t id =
@@ -302,7 +302,7 @@ static void an_answer_in_one_piece_begins_when_its_first_token_is_due(void **sta
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(100000);
+    struct plimsoll_gate_config c = wide(100000);
     begin(&b, &c);
     for (unsigned i = 0; i < 40; i++) { /* 10,000 prompt tokens and 20 answer tokens a second */
         uint32_t prompt = 500 + 100 * (i % 10);
@@ -331,7 +331,7 @@ static void answers_in_one_piece_teach_the_pace_where_there_are_no_others(void *
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(100000);
+    struct plimsoll_gate_config c = wide(100000);
     struct plimsoll_gate_request r = {
         .prompt_tokens = 160, .max_tokens = 4000, .flags = PLIMSOLL_GATE_WHOLE};
     begin(&b, &c);
@@ -376,7 +376,7 @@ static void before_any_answer_was_seen_requests_count_with_all_that_they_may_bec
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_config c = wide(400);
     begin(&b, &c);
     unsigned fresh = room_for(&b);
     assert_true(fresh * 29 <= 400 && fresh >= 12); /* 460 tokens are 29 blocks */
@@ -390,7 +390,7 @@ static void each_answer_that_ends_early_makes_room_for_more(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_config c = wide(400);
     begin(&b, &c);
     unsigned before = room_for(&b);
     for (unsigned seen = 2; seen <= 32; seen *= 4) {
@@ -407,7 +407,7 @@ static void answers_that_were_cut_short_say_nothing_of_longer_ones(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_config c = wide(400);
     begin(&b, &c);
     unsigned fresh = room_for(&b);
     teach(&b, 500, 40, 40, PLIMSOLL_GATE_LENGTH);
@@ -420,7 +420,7 @@ static void who_is_refused_for_want_of_experience_comes_back_when_the_next_answe
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_config c = wide(400);
     struct plimsoll_gate_request r = {.prompt_tokens = 110, .max_tokens = 1500};
     begin(&b, &c);
     uint64_t first = ask(&b, r).id;
@@ -441,7 +441,7 @@ static void a_new_class_begins_with_what_all_others_have_taught(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_config c = wide(400);
     struct plimsoll_gate_class read;
     begin(&b, &c);
     teach(&b, 500, 350, 20, PLIMSOLL_GATE_STOPPED);
@@ -455,7 +455,7 @@ static void what_little_experience_leaves_open_is_kept_free(void **state)
 {
     (void)state;
     struct bench b;
-    struct plimsoll_gate_config c = paged(400);
+    struct plimsoll_gate_config c = wide(400);
     begin(&b, &c);
     unsigned fresh = room_for(&b);
     for (unsigned i = 0; i < 1000;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One ledger, several processes: some of them killed or stopped inside the lock. */
 
-#include "unit.h"
+#include "gate_bench.h"
 
 #include "../../runtime/gate/core/ledger.h"
 
@@ -17,20 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND   UINT64_C(1000000000)
 #define CHILDREN 4
 
 static char path[256];
 
-static struct plimsoll_gate_config paged(uint64_t blocks)
+static struct plimsoll_gate_config with_waiters(uint64_t blocks)
 {
-    struct plimsoll_gate_config c;
-    plimsoll_gate_defaults(&c);
-    c.capacity_units = blocks;
-    c.n_groups = 1;
-    c.groups[0] = (struct plimsoll_gate_group){.block_tokens = 16, .units_per_block = 1};
-    c.max_length = 8192;
-    c.slots = 2048;
+    struct plimsoll_gate_config c = paged(blocks);
     c.waiters = 64;
     return c;
 }
@@ -53,7 +46,7 @@ static void new_path(void)
 static void work_for_ever(unsigned seed)
 {
     struct plimsoll_gate gate;
-    struct plimsoll_gate_config c = paged(20000);
+    struct plimsoll_gate_config c = with_waiters(20000);
     uint64_t ids[64] = {0};
     int code;
     do {
@@ -132,7 +125,7 @@ static bool holds_lock(struct plimsoll_gate *gate, pid_t pid)
 }
 
 /* On a busy machine a holder may be off the processor for longer than anybody waits: ask again. */
-static struct plimsoll_gate_state state_of(struct plimsoll_gate *gate)
+static struct plimsoll_gate_state read_state(struct plimsoll_gate *gate)
 {
     struct plimsoll_gate_state s = {0};
     int code = PLIMSOLL_GATE_BUSY;
@@ -166,8 +159,8 @@ static const char *check(struct plimsoll_gate *gate)
 static pid_t stopped_inside(struct plimsoll_gate *gate, unsigned seed)
 {
     pid_t pid = start(seed);
-    uint64_t before = state_of(gate).admitted;
-    while (state_of(gate).admitted < before + 100) {
+    uint64_t before = read_state(gate).admitted;
+    while (read_state(gate).admitted < before + 100) {
     }
     stop(pid);
     while (!holds_lock(gate, pid)) {
@@ -178,7 +171,7 @@ static pid_t stopped_inside(struct plimsoll_gate *gate, unsigned seed)
 
 static void open_gate(struct plimsoll_gate *gate)
 {
-    struct plimsoll_gate_config c = paged(20000);
+    struct plimsoll_gate_config c = with_waiters(20000);
     new_path();
     assert_int_equal(plimsoll_gate_open(gate, path, &c, now_ns()), 0);
 }
@@ -198,9 +191,9 @@ static void who_dies_inside_the_lock_is_repaired_by_the_next(void **state)
         pid_t pid = stopped_inside(&gate, round);
         kill_hard(pid);
         assert_null(plimsoll_gate_check(&gate)); /* takes the lock, so repairs */
-        assert_int_equal(state_of(&gate).repairs, round);
+        assert_int_equal(read_state(&gate).repairs, round);
         tick(&gate);
-        struct plimsoll_gate_state s = state_of(&gate);
+        struct plimsoll_gate_state s = read_state(&gate);
         assert_int_equal(s.live + s.waiting, 0); /* what the dead one had is returned */
         assert_true(s.reclaimed > 0);
         assert_int_equal(s.processes, 1);
@@ -221,17 +214,17 @@ static void a_stopped_holder_costs_a_bounded_wait_and_is_passed_over_later(void 
     assert_int_equal(plimsoll_gate_admit(&gate, &r, &d, before), PLIMSOLL_GATE_BUSY);
     assert_int_equal(plimsoll_gate_admit(&gate, &r, &d, before + 3 * SECOND), 0);
     assert_null(plimsoll_gate_check(&gate));
-    uint64_t repairs = state_of(&gate).repairs;
-    uint64_t admitted = state_of(&gate).admitted;
+    uint64_t repairs = read_state(&gate).repairs;
+    uint64_t admitted = read_state(&gate).admitted;
     assert_int_equal(kill(pid, SIGCONT),
                      0); /* goes on writing without the lock, and then notices */
-    while (state_of(&gate).admitted < admitted + 100) {
+    while (read_state(&gate).admitted < admitted + 100) {
     }
     stop(pid);
     while (holds_lock(&gate, pid)) {
         stop_later(pid);
     }
-    assert_true(state_of(&gate).repairs > repairs);
+    assert_true(read_state(&gate).repairs > repairs);
     assert_null(plimsoll_gate_check(&gate));
     kill_hard(pid);
     close_gate(&gate);
@@ -247,8 +240,8 @@ static void killing_workers_at_random_loses_and_leaks_nothing(void **state)
         pids[i] = start(i + 1);
     }
     for (unsigned round = 0; round < 60; round++) {
-        uint64_t admitted = state_of(&gate).admitted;
-        while (state_of(&gate).admitted < admitted + 50) {
+        uint64_t admitted = read_state(&gate).admitted;
+        while (read_state(&gate).admitted < admitted + 50) {
         }
         unsigned victim = round % CHILDREN;
         kill_hard(pids[victim]);
@@ -260,7 +253,7 @@ static void killing_workers_at_random_loses_and_leaks_nothing(void **state)
         kill_hard(pids[i]);
     }
     tick(&gate);
-    struct plimsoll_gate_state s = state_of(&gate);
+    struct plimsoll_gate_state s = read_state(&gate);
     assert_int_equal(s.live + s.waiting, 0);
     assert_int_equal(s.held_units, 0);
     assert_int_equal(s.processes, 1);
@@ -272,16 +265,16 @@ static void another_configuration_is_refused_while_the_ledger_is_in_use(void **s
 {
     (void)state;
     struct plimsoll_gate gate, other;
-    struct plimsoll_gate_config c = paged(500);
+    struct plimsoll_gate_config c = with_waiters(500);
     open_gate(&gate);
     assert_int_equal(plimsoll_gate_open(&other, path, &c, now_ns()), PLIMSOLL_GATE_OTHER_CONFIG);
     assert_int_equal(plimsoll_gate_open(&other, path, NULL, now_ns()), 0);
-    assert_int_equal(state_of(&other).capacity_units, 20000);
-    assert_int_equal(state_of(&other).processes, 1);
+    assert_int_equal(read_state(&other).capacity_units, 20000);
+    assert_int_equal(read_state(&other).processes, 1);
     plimsoll_gate_close(&other, now_ns());
     plimsoll_gate_close(&gate, now_ns());
     assert_int_equal(plimsoll_gate_open(&gate, path, &c, now_ns()), 0); /* made anew */
-    assert_int_equal(state_of(&gate).capacity_units, 500);
+    assert_int_equal(read_state(&gate).capacity_units, 500);
     close_gate(&gate);
 }
 
@@ -293,7 +286,7 @@ static uint64_t admitted_by_one_who_died(uint32_t flags)
     assert_int_equal(pipe(pair), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        const struct plimsoll_gate_config c = paged(20000);
+        const struct plimsoll_gate_config c = with_waiters(20000);
         struct plimsoll_gate own;
         struct plimsoll_gate_request r = {.prompt_tokens = 100, .max_tokens = 60, .flags = flags};
         struct plimsoll_gate_decision d;
@@ -319,7 +312,7 @@ static void a_reservation_by_lease_outlives_its_process(void **state)
     uint64_t id = admitted_by_one_who_died(PLIMSOLL_GATE_BY_LEASE);
     assert_true(admitted_by_one_who_died(0) != 0);
     tick(&gate);
-    struct plimsoll_gate_state s = state_of(&gate);
+    struct plimsoll_gate_state s = read_state(&gate);
     assert_int_equal(s.live, 1);
     assert_int_equal(s.reclaimed, 1);
     assert_int_equal(plimsoll_gate_extend(&gate, id, 10, now_ns()), 0);
@@ -327,7 +320,7 @@ static void a_reservation_by_lease_outlives_its_process(void **state)
     assert_int_equal(plimsoll_gate_release(&gate, id, 20, PLIMSOLL_GATE_STOPPED, now_ns()), 0);
     id = admitted_by_one_who_died(PLIMSOLL_GATE_BY_LEASE);
     (void)plimsoll_gate_tick(&gate, now_ns() + 61 * SECOND);
-    s = state_of(&gate);
+    s = read_state(&gate);
     assert_int_equal(s.live, 0);
     assert_int_equal(s.expired, 1);
     close_gate(&gate);
@@ -336,7 +329,7 @@ static void a_reservation_by_lease_outlives_its_process(void **state)
 static void a_server_with_another_configuration_replaces_what_others_only_look_at(void **state)
 {
     struct plimsoll_gate door, looks;
-    struct plimsoll_gate_config other = paged(150);
+    struct plimsoll_gate_config other = with_waiters(150);
     struct plimsoll_gate_config found;
     (void)state;
     other.max_length /= 2;
@@ -351,7 +344,7 @@ static void a_server_with_another_configuration_replaces_what_others_only_look_a
     assert_int_equal(plimsoll_gate_open(&second, path, &other, now_ns()), 0);
     assert_true(plimsoll_gate_replaced(&looks, path));
     assert_false(plimsoll_gate_replaced(&second, path));
-    assert_int_equal(state_of(&looks).capacity_units, paged(20000).capacity_units);
+    assert_int_equal(read_state(&looks).capacity_units, with_waiters(20000).capacity_units);
     plimsoll_gate_close(&looks, now_ns());
     assert_int_equal(plimsoll_gate_open(&looks, path, NULL, now_ns()), 0);
     plimsoll_gate_config(&looks, &found);
@@ -363,7 +356,7 @@ static void a_server_with_another_configuration_replaces_what_others_only_look_a
 static void a_server_with_another_pool_takes_over_what_was_learned(void **state)
 {
     struct plimsoll_gate door, looks, second;
-    struct plimsoll_gate_config smaller = paged(15000);
+    struct plimsoll_gate_config smaller = with_waiters(15000);
     struct plimsoll_gate_request r = {.prompt_tokens = 100};
     (void)state;
     open_gate(&door);
@@ -375,8 +368,8 @@ static void a_server_with_another_pool_takes_over_what_was_learned(void **state)
     assert_int_equal(plimsoll_gate_open(&door, path, &smaller, now_ns()), 0);
     assert_int_equal(plimsoll_gate_open(&second, path, &smaller, now_ns()), 0);
     assert_false(plimsoll_gate_replaced(&looks, path));
-    assert_int_equal(state_of(&looks).capacity_units, 15000);
-    assert_int_equal(state_of(&second).ooms, 1);
+    assert_int_equal(read_state(&looks).capacity_units, 15000);
+    assert_int_equal(read_state(&second).ooms, 1);
     struct plimsoll_gate_decision d;
     assert_int_equal(plimsoll_gate_admit(&second, &r, &d, now_ns()), 0);
     assert_int_equal(d.work_bytes, 5000);
@@ -399,7 +392,7 @@ static void a_file_that_is_no_ledger_is_not_taken_for_one(void **state)
     }
     fclose(f);
     assert_int_equal(plimsoll_gate_open(&gate, path, NULL, 1), PLIMSOLL_GATE_BAD_LEDGER);
-    struct plimsoll_gate_config c = paged(500);
+    struct plimsoll_gate_config c = with_waiters(500);
     c.low = 2;
     assert_int_equal(plimsoll_gate_open(&gate, path, &c, 1), PLIMSOLL_GATE_BAD_CONFIG);
     c.low = 0.9;
@@ -421,7 +414,7 @@ static void a_ledger_that_was_cut_off_or_half_made_is_made_anew(void **state)
 {
     (void)state;
     struct plimsoll_gate gate;
-    struct plimsoll_gate_config c = paged(500);
+    struct plimsoll_gate_config c = with_waiters(500);
     open_gate(&gate);
     plimsoll_gate_close(&gate, now_ns());
     const off_t lengths[] = {100, 0, 4096};
@@ -439,7 +432,7 @@ static void a_ledger_for_which_there_is_no_room_is_an_error_and_no_signal(void *
 {
     (void)state;
     struct plimsoll_gate gate;
-    struct plimsoll_gate_config c = paged(500);
+    struct plimsoll_gate_config c = with_waiters(500);
     struct stat st;
     open_gate(&gate);
     assert_int_equal(stat(path, &st), 0);

@@ -5,20 +5,9 @@
 
 static struct plimsoll_gate_config priced(void)
 {
-    struct plimsoll_gate_config c;
-    plimsoll_gate_defaults(&c);
-    c.capacity_units = 100000;
-    c.n_groups = 1;
-    c.groups[0] = (struct plimsoll_gate_group){.block_tokens = 16, .units_per_block = 1};
+    struct plimsoll_gate_config c = paged(100000);
     c.work_row_bytes = 10000;
     return c;
-}
-
-static struct plimsoll_gate_decision ask(struct bench *b, struct plimsoll_gate_request r)
-{
-    struct plimsoll_gate_decision d;
-    assert_int_equal(plimsoll_gate_admit(&b->gate, &r, &d, b->now), 0);
-    return d;
 }
 
 static const struct plimsoll_gate_request plain = {.prompt_tokens = 2000, .max_tokens = 10};
