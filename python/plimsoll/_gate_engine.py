@@ -119,10 +119,10 @@ def _number(root: Any, *names: str) -> int:
     return value if good else 0
 
 
-def read_config(scope: Scope) -> Config:
-    """What the application of a request's scope keeps of its engine's configuration. Nobody is asked, so that no key
-    is needed."""
-    app = scope.get("app")
+def read_config(inner: App, scope: Scope) -> Config:
+    """What the server's application keeps of its engine's configuration: the one of a request's scope, else `inner`,
+    which a gate around the whole server calls. Nobody is asked, so that no key is needed."""
+    app = scope.get("app") or inner
     vllm = _at(app, "state", "vllm_config") or _at(app, "state", "engine_client", "vllm_config")
     model = _at(vllm, "model_config", "model")
     return Config(

@@ -331,7 +331,7 @@ class Middleware:
     async def _open_early(self, scope: Scope) -> None:
         try:
             status = 0
-            if not (self.settings.max_length or engine_of.read_config(scope).length):
+            if not (self.settings.max_length or engine_of.read_config(self.app, scope).length):
                 status, _ = await engine_of.ask(self.app, scope, "GET", "/v1/models", headers=_credentials(scope))
             if status not in (401, 403):  # else a request with a key will tell the longest request
                 await self._opened(scope)
@@ -341,7 +341,7 @@ class Middleware:
             self._early = None
 
     async def _open(self, scope: Scope) -> None:
-        page, told = await self._look(scope), engine_of.read_config(scope)
+        page, told = await self._look(scope), engine_of.read_config(self.app, scope)
         length = (self.settings.max_length or told.length or page.length
                   or await engine_of.ask_length(self.app, scope, _credentials(scope)))
         cache = dataclasses.replace(told.cache, ranks=page.cache.ranks) if told.cache.blocks else page.cache

@@ -410,9 +410,13 @@ class Requests(Gated):
         odd = types.SimpleNamespace
         for state in (None, 5, Raises(), odd(vllm_config=None), odd(vllm_config=Raises()), unittest.mock.MagicMock(), self.configured("1024", True, 2.5),
                       self.configured(-1, 1 << 40, None), odd(vllm_config={"model_config": {"max_model_len": 5}})):
-            got = engines.read_config({"app": odd(state=state)})
+            got = engines.read_config(None, {"app": odd(state=state)})
             self.assertEqual((got.length, got.step, got.cache.blocks, got.cache.tokens), (0, 0, 0, 0), state)
-        self.assertEqual(engines.read_config({}), engines.Config())
+        self.assertEqual(engines.read_config(None, {}), engines.Config())
+        whole = odd(state=self.configured(), server_args=odd(chunked_prefill_size=64))  # the gate wraps all of the server
+        self.assertEqual(engines.read_config(whole, {}), engines.Config(1024, 512, "m", engines.Cache(16, 51)))
+        self.assertEqual(engines.read_config(whole, {"app": odd()}), engines.Config())
+        self.assertEqual(engines.read_config(odd(server_args=odd(chunked_prefill_size=64)), {}), engines.Config(step=64))  # SGLang
 
         async def work(app, engine):
             app.state = Raises()
