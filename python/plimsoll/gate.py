@@ -34,6 +34,7 @@ log = logging.getLogger("plimsoll.gate")
 
 TELL_EVERY = 8  # tokens between two reports of a stream's growth
 SURE = 16  # requests whose tokens the engine counted, after which bytes are counted at the rate learned from them
+QUESTIONS = 64  # most questions for them: a server that does not count is not asked for ever
 LARGE = 256 << 10  # bytes of a body that is not read in the event loop
 LONGEST = ("length", "max_tokens", "max_output_tokens")  # how answers end that max_tokens ended
 EARLY_EVERY = 5  # seconds between two tries to open the ledger before the first request for tokens
@@ -55,6 +56,7 @@ class Middleware:
         self.flights: Dict[int, _Flight] = {}
         self.unjudged = 0  # requests that passed, or were refused, because the gate could not decide
         self._rate = body_of.TokenRate()
+        self._questions = 0  # to the engine, from which the rate was to be learned
         self._events = body_of.EventRate()
         self._longest = 0  # tokens of a prompt that can never fit; 0: before the ledger was opened
         self._classes: Dict[str, int] = {}
@@ -185,9 +187,11 @@ class Middleware:
         """Tokens of all prompts together; shown: those of pictures. Nobody is refused for ever by a guess: what is too
         long by one is counted by the engine, and where it does not count, judged by it."""
         tokens = 0
-        unsure = self._rate.seen < SURE and asked.text_bytes >= 64 and not self.settings.tokenizer
+        unsure = (self._rate.seen < SURE and self._questions < QUESTIONS and asked.text_bytes >= 64
+                  and not self.settings.tokenizer)
         askable = asked.prompts == 1
         if askable and (self.settings.count == "tokenize" or unsure):
+            self._questions += unsure
             tokens, askable = await self._by_engine(scope, body, asked), False
         elif self.settings.tokenizer:
             tokens = await self._tokenized(body, asked)

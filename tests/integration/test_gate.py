@@ -441,6 +441,23 @@ class Requests(Gated):
             self.assertEqual(app.ledger.config().max_length, engine.max_length)
         self.inside(work, count="tokenize")
 
+    def test_a_server_that_does_not_count_is_not_asked_for_ever(self):
+        async def work(app, engine):
+            plain, asked = app.app, []
+
+            async def silent(scope, receive, send):  # no /tokenize, and no word of what was used
+                if scope["method"] == "GET":
+                    await plain(scope, receive, send)
+                    return
+                asked.append(scope["path"])
+                await engine._plain(send, 404 if scope["path"] == "/tokenize" else 200, b"{}")
+            app.app = silent
+            for _ in range(100):
+                self.assertEqual((await call(app, "/v1/completions", ask(50, 4)))[0], 200)
+            self.assertEqual(asked.count("/v1/completions"), 100)
+            self.assertTrue(16 <= asked.count("/tokenize") < 100)
+        self.inside(work)
+
     def test_running_out_of_memory_is_learned_and_trips_the_breaker(self):
         async def work(app, engine):
             await call(app, "/v1/completions", ask(5, 5))
