@@ -101,6 +101,7 @@ class Config:
     step: int = 0  # prompt tokens of a step at most
     model: str = ""  # folder or name
     cache: Cache = dataclasses.field(default_factory=Cache)
+    profiles: bool = False  # as of a Page
 
 
 def _at(root: Any, *names: str) -> Any:
@@ -132,7 +133,8 @@ def read_config(inner: App, scope: Scope) -> Config:
         or _number(app, "server_args", "chunked_prefill_size"),  # SGLang
         model if isinstance(model, str) else "",
         Cache(*(_number(vllm, "cache_config", name)
-                for name in ("block_size", "num_gpu_blocks", "kv_cache_size_tokens"))))
+                for name in ("block_size", "num_gpu_blocks", "kv_cache_size_tokens"))),
+        _number(vllm, "cache_config", "num_gpu_blocks") > 0)
 
 
 def of_server(scope: Scope) -> Scope:

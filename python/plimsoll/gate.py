@@ -386,7 +386,7 @@ class Middleware:
         if s.model not in ("", "none") and not found:
             self._say("model", f"no config.json of a model at PLIMSOLL_GATE_MODEL={s.model}: it prices nothing")
         by_model = model_of.prices(found) if found else model_of.Prices()
-        if page.profiles:  # its cache was sized beside its largest step
+        if page.profiles or told.profiles:  # its cache was sized beside its largest step
             by_model = dataclasses.replace(by_model, token=0, picture=0)
         part = by_model.picture if s.work_part < 0 else s.work_part
         config.work_token_bytes = by_model.token if s.work_token < 0 else s.work_token

@@ -414,7 +414,7 @@ class Requests(Gated):
             self.assertEqual((got.length, got.step, got.cache.blocks, got.cache.tokens), (0, 0, 0, 0), state)
         self.assertEqual(engines.read_config(None, {}), engines.Config())
         whole = odd(state=self.configured(), server_args=odd(chunked_prefill_size=64))  # the gate wraps all of the server
-        self.assertEqual(engines.read_config(whole, {}), engines.Config(1024, 512, "m", engines.Cache(16, 51)))
+        self.assertEqual(engines.read_config(whole, {}), engines.Config(1024, 512, "m", engines.Cache(16, 51), True))
         self.assertEqual(engines.read_config(whole, {"app": odd()}), engines.Config())
         self.assertEqual(engines.read_config(odd(server_args=odd(chunked_prefill_size=64)), {}), engines.Config(step=64))  # SGLang
 
@@ -482,6 +482,14 @@ class Requests(Gated):
         async def work(app, engine):
             return (await call(app, "/v1/completions", ask()))[0], app.unjudged
 
+        async def configured(app, engine):  # vLLM with --disable-log-stats
+            app.state = self.configured()
+            got = await work(app, engine)
+            self.assertEqual((app.ledger.config().capacity_units, app.ledger.config().max_length), (50, 1024))
+            return got
+
+        self.assertEqual(self.inside(configured, engine=mute), (200, 0))
+        self.ledger += "x"
         self.assertEqual(self.inside(work, engine=mute), (200, 1))
         self.assertEqual(self.inside(work, engine=mute, fail="closed"), (503, 1))
         self.assertEqual(self.inside(work, engine=mute, capacity_tokens=10000), (200, 0))
