@@ -132,6 +132,11 @@ enum plim_status plim_torch_new(const struct plim_torch_config *config, struct p
         return plim__fail(err, PLIM_E_UNSUPPORTED,
                           "backend:cudaMallocAsync is not served by the native allocator's model");
     }
+    if (config->conf->expandable && config->conf->large_segment % PLIM_TORCH_SMALL_SEGMENT != 0) {
+        return plim__fail(err, PLIM_E_UNSUPPORTED,
+                          "expandable segments map large_segment_size_mb at a time, and the driver "
+                          "refuses what is no multiple of its 2 MiB pages (invalid argument)");
+    }
     struct plim_torch *t = calloc(1, sizeof *t);
     if (!t) {
         return plim__fail(err, PLIM_E_NOMEM, "no memory for an allocator model");

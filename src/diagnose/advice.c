@@ -6,45 +6,36 @@
  * have done nothing.
  */
 
-#include "diagnose/causes.h"
-#include "diagnose/replayed.h"
+#include "diagnose/advice_internal.h"
 
 #include "base/bytes.h"
 #include "base/num.h"
 
-struct adviser {
-    const struct plim_snapshot *snapshot;
-    const struct plim_diagnose_options *options;
-    struct plim_diagnosis *d;
-    struct plim_arena *arena;
-    struct plim_trials trials;
-};
-
-struct rule {
-    enum plim_subclass subclass;
-    bool (*applies)(const struct adviser *a); /* NULL: always */
-    struct plim_advice (*advise)(struct adviser *a);
-};
-
-static const char *bytes_text(struct adviser *a, uint64_t bytes)
+const char *plim__advice_bytes(struct plim__adviser *a, uint64_t bytes)
 {
     char buf[PLIM_BYTES_TEXT];
     return plim_arena_sayf(a->arena, "%s", plim_bytes_format(buf, bytes));
 }
 
-static struct plim_amount owner(const struct adviser *a, enum plim_owner which)
+struct plim_amount plim__advice_owner(const struct plim__adviser *a, enum plim_owner which)
 {
     return a->d->set.ledger.owner[which];
 }
 
-static uint64_t shortfall(const struct adviser *a)
+uint64_t plim__advice_shortfall(const struct plim__adviser *a)
 {
-    struct plim_amount free = owner(a, PLIM_OWNER_FREE);
+    struct plim_amount free = plim__advice_owner(a, PLIM_OWNER_FREE);
     uint64_t need = a->d->set.ledger.request.bytes;
     return plim_known(free) ? plim_sub_sat(need, free.bytes) : need;
 }
 
-static bool has_setting(const struct adviser *a, const char *word)
+struct rule {
+    enum plim_subclass subclass;
+    bool (*applies)(const struct plim__adviser *a); /* NULL: always */
+    struct plim_advice (*advise)(struct plim__adviser *a);
+};
+
+static bool has_setting(const struct plim__adviser *a, const char *word)
 {
     const struct plim_settings *s = &a->snapshot->settings;
     if (plim_str_find(plim_intern_str(&a->snapshot->strings, s->conf), plim_str_from(word)) !=
@@ -61,14 +52,14 @@ static bool has_setting(const struct adviser *a, const char *word)
 }
 
 /* The replay knows that this setting would not have served the request. */
-static bool in_vain(const struct adviser *a, enum plim_trial trial)
+static bool in_vain(const struct plim__adviser *a, enum plim_trial trial)
 {
     const struct plim_effect *e = &a->trials.effects[trial];
     return e->known && !e->serves;
 }
 
 /* Put what the replay found into an advice that names the trial's setting. */
-static struct plim_advice with_replay(struct adviser *a, enum plim_trial trial,
+static struct plim_advice with_replay(struct plim__adviser *a, enum plim_trial trial,
                                       struct plim_advice advice)
 {
     const struct plim_effect *e = &a->trials.effects[trial];
@@ -84,13 +75,13 @@ static struct plim_advice with_replay(struct adviser *a, enum plim_trial trial,
     return advice;
 }
 
-static bool expandable_off(const struct adviser *a)
+static bool expandable_off(const struct plim__adviser *a)
 {
     return !in_vain(a, PLIM_TRIAL_EXPANDABLE) && !a->snapshot->settings.expandable_segments &&
            !has_setting(a, "expandable_segments:True");
 }
 
-static struct plim_advice advise_expandable(struct adviser *a)
+static struct plim_advice advise_expandable(struct plim__adviser *a)
 {
     struct plim_advice advice = {
         .action = "Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before "
@@ -98,7 +89,7 @@ static struct plim_advice advise_expandable(struct adviser *a)
         .why = "Expandable segments grow in place and give whole pages back, so that free bytes "
                "between "
                "live blocks can serve larger requests.",
-        .effect = plim_amount(owner(a, PLIM_OWNER_STRANDED).bytes, PLIM_HOW_ESTIMATED),
+        .effect = plim_amount(plim__advice_owner(a, PLIM_OWNER_STRANDED).bytes, PLIM_HOW_ESTIMATED),
         .risk = "Not together with CUDA IPC (custom all-reduce of vLLM and SGLang, shared CUDA "
                 "tensors) or "
                 "an engine's sleep mode; pages that hold one live block stay.",
@@ -108,20 +99,23 @@ static struct plim_advice advise_expandable(struct adviser *a)
 }
 
 /* Only on the word of a replay: a split limit may as well make things worse. */
-static bool split_serves(const struct adviser *a)
+static bool split_serves(const struct plim__adviser *a)
 {
     const struct plim_effect *e = &a->trials.effects[PLIM_TRIAL_SPLIT];
     return e->known && e->serves && !has_setting(a, "max_split_size_mb");
 }
 
-static struct plim_advice advise_split(struct adviser *a)
+static struct plim_advice advise_split(struct plim__adviser *a)
 {
     bool instead = a->trials.effects[PLIM_TRIAL_EXPANDABLE].serves;
+    bool expandable =
+        a->snapshot->settings.expandable_segments || has_setting(a, "expandable_segments:True");
     struct plim_advice advice = {
         .action = plim_arena_sayf(
             a->arena,
-            "%set PYTORCH_ALLOC_CONF=max_split_size_mb:128 (plimsoll tune finds the best limit).",
-            instead ? "Where expandable segments cannot be used, s" : "S"),
+            "%set PYTORCH_ALLOC_CONF=max_split_size_mb:128%s (plimsoll tune finds the best limit).",
+            instead && !expandable ? "Where expandable segments cannot be used, s" : "S",
+            expandable ? " in the place of expandable_segments:True" : ""),
         .why = "Large blocks are then kept whole, so that small requests do not pin them.",
         .risk = "Large requests of ever new sizes go to the driver each time, which stalls.",
         .applies_to = "torch 1.10 and later",
@@ -129,7 +123,7 @@ static struct plim_advice advise_split(struct adviser *a)
     return with_replay(a, PLIM_TRIAL_SPLIT, advice);
 }
 
-static struct plim_advice advise_unpin(struct adviser *a)
+static struct plim_advice advise_unpin(struct plim__adviser *a)
 {
     const struct plim_pin_row *top = a->d->pins.n ? &a->d->pins.items[0] : NULL;
     const char *site = top && top->site ? top->site : "the oldest live blocks";
@@ -144,7 +138,7 @@ static struct plim_advice advise_unpin(struct adviser *a)
     };
 }
 
-static struct plim_advice advise_buckets(struct adviser *a)
+static struct plim_advice advise_buckets(struct plim__adviser *a)
 {
     (void)a;
     return (struct plim_advice){
@@ -155,7 +149,38 @@ static struct plim_advice advise_buckets(struct adviser *a)
     };
 }
 
-static struct plim_advice advise_graphs(struct adviser *a)
+/*
+ * The private pool that keeps most unused bytes has an identity that the program made: a torch.cuda.MemPool,
+ * or a handle that graphs share. A graph's own pool has its number first (c10/cuda/CUDACachingAllocator.cpp,
+ * MemPool::MemPool, torch 2.5 and later).
+ */
+static bool pool_is_users(const struct plim__adviser *a)
+{
+    const struct plim_pool_row *most = NULL;
+    uint64_t most_bytes = 0;
+    plim_vec_foreach (row, &a->d->fragmentation.pools) {
+        uint64_t unused = row->totals.stranded + row->totals.releasable;
+        if (row->pool != 0 && unused > most_bytes) {
+            most = row;
+            most_bytes = unused;
+        }
+    }
+    return most && a->snapshot->pools.items[most->pool].a == 0;
+}
+
+static struct plim_advice advise_pool(struct plim__adviser *a)
+{
+    return (struct plim_advice){
+        .action = "If the pool is a torch.cuda.MemPool: drop it (del pool) when its work is done, "
+                  "or make it with use_on_oom=True, so that other requests may use it before they "
+                  "fail.",
+        .why = "What is freed in a pool is kept for that pool as long as it exists.",
+        .effect = plim__advice_owner(a, PLIM_OWNER_PRIVATE_FREE),
+        .applies_to = "torch 2.5 and later; use_on_oom 2.9 and later",
+    };
+}
+
+static struct plim_advice advise_graphs(struct plim__adviser *a)
 {
     return (struct plim_advice){
         .action = "Capture fewer graph sizes, or let all graphs share one pool "
@@ -163,12 +188,12 @@ static struct plim_advice advise_graphs(struct adviser *a)
                   "a lower "
                   "--max-num-seqs.",
         .why = "Each pool keeps the most it ever used and lends it to nobody.",
-        .effect = owner(a, PLIM_OWNER_PRIVATE_FREE),
+        .effect = plim__advice_owner(a, PLIM_OWNER_PRIVATE_FREE),
         .risk = "Sizes that are not captured run without a graph, with more launch overhead.",
     };
 }
 
-static struct plim_advice advise_one_stream(struct adviser *a)
+static struct plim_advice advise_one_stream(struct plim__adviser *a)
 {
     (void)a;
     return (struct plim_advice){
@@ -179,21 +204,39 @@ static struct plim_advice advise_one_stream(struct adviser *a)
     };
 }
 
-static bool rounds_up(const struct adviser *a)
+static bool rounds_up(const struct plim__adviser *a)
 {
     return has_setting(a, "roundup_power2_divisions");
 }
 
-static struct plim_advice advise_less_rounding(struct adviser *a)
+/* A block above the limit is handed out whole, and up to 20 MiB larger than the request. */
+static bool limits_split(const struct plim__adviser *a)
+{
+    return has_setting(a, "max_split_size_mb");
+}
+
+static struct plim_advice advise_no_split_limit(struct plim__adviser *a)
+{
+    return (struct plim_advice){
+        .action = "Leave max_split_size_mb out, or raise it above the common request sizes "
+                  "(plimsoll tune tries both).",
+        .why = "A cached block above the limit is handed out whole, though it may be up to "
+               "20 MiB larger than the request.",
+        .effect = plim__advice_owner(a, PLIM_OWNER_ROUNDING),
+        .applies_to = "torch 1.10 and later",
+    };
+}
+
+static struct plim_advice advise_less_rounding(struct plim__adviser *a)
 {
     return (struct plim_advice){
         .action = "Use more roundup_power2_divisions, or leave the setting out.",
         .why = "Every request is rounded up to the next of these divisions.",
-        .effect = owner(a, PLIM_OWNER_ROUNDING),
+        .effect = plim__advice_owner(a, PLIM_OWNER_ROUNDING),
     };
 }
 
-static struct plim_advice advise_leak(struct adviser *a)
+static struct plim_advice advise_leak(struct plim__adviser *a)
 {
     const struct plim_leak_suspect *s = &a->d->leaks.suspects.items[0];
     const struct plim_site *site = &a->d->sites.sites.items[s->site];
@@ -209,13 +252,13 @@ static struct plim_advice advise_leak(struct adviser *a)
         .why = plim_arena_sayf(a->arena,
                                "%s are held beyond a steady state, and every 1,000 allocations add "
                                "%s. A larger card or another allocator setting only delays it.",
-                               bytes_text(a, a->d->leaks.excess),
-                               bytes_text(a, (uint64_t)(s->bytes_per_alloc * 1000))),
+                               plim__advice_bytes(a, a->d->leaks.excess),
+                               plim__advice_bytes(a, (uint64_t)(s->bytes_per_alloc * 1000))),
         .effect = plim_amount(a->d->leaks.excess, PLIM_HOW_ESTIMATED),
     };
 }
 
-static struct plim_advice advise_drop_exception(struct adviser *a)
+static struct plim_advice advise_drop_exception(struct plim__adviser *a)
 {
     (void)a;
     return (struct plim_advice){
@@ -227,7 +270,7 @@ static struct plim_advice advise_drop_exception(struct adviser *a)
     };
 }
 
-static struct plim_advice advise_bound_cache(struct adviser *a)
+static struct plim_advice advise_bound_cache(struct plim__adviser *a)
 {
     return (struct plim_advice){
         .action = "Bound the cache: drop the entries of finished requests, or cap their number.",
@@ -236,192 +279,51 @@ static struct plim_advice advise_bound_cache(struct adviser *a)
     };
 }
 
-static struct plim_advice advise_smaller_request(struct adviser *a)
+static struct plim_advice advise_smaller_request(struct plim__adviser *a)
 {
     return (struct plim_advice){
         .action =
             "Make this request smaller: a smaller batch, a shorter sequence, chunks, or split the "
             "tensor over several devices.",
         .why = plim_arena_sayf(a->arena, "It asks for %s at once.",
-                               bytes_text(a, a->d->set.ledger.request.bytes)),
+                               plim__advice_bytes(a, a->d->set.ledger.request.bytes)),
     };
 }
 
-/* One request of a tenth of the device or more: to split it is the nearest thing. */
-static bool request_is_large(const struct adviser *a)
-{
-    const struct plim_ledger *l = &a->d->set.ledger;
-    uint64_t base = plim_known(l->capacity) ? l->capacity.bytes : l->reserved.bytes;
-    return l->request.bytes >= base / 10;
-}
-
-/* Another device of the process on which less than half as much is reserved; NO_ID when none. */
-static uint32_t emptier_device(const struct adviser *a)
-{
-    uint64_t least = a->d->set.ledger.reserved.bytes / 2;
-    uint32_t found = PLIM_NO_ID;
-    for (uint32_t i = 0; i < a->snapshot->devices.n; i++) {
-        uint64_t reserved = plim_totals_of_heap(&a->snapshot->devices.items[i].heap).reserved;
-        if (i != a->d->device && reserved > 0 && reserved < least) {
-            least = reserved;
-            found = i;
-        }
-    }
-    return found;
-}
-
-static bool is_unbalanced(const struct adviser *a)
-{
-    return emptier_device(a) != PLIM_NO_ID;
-}
-
-static struct plim_advice advise_balance(struct adviser *a)
-{
-    uint32_t other = emptier_device(a);
-    uint64_t there = plim_totals_of_heap(&a->snapshot->devices.items[other].heap).reserved;
-    uint64_t here = a->d->set.ledger.reserved.bytes;
-    return (struct plim_advice){
-        .action = plim_arena_sayf(a->arena, "Move a part of what is on device %u to device %u.",
-                                  a->d->device, other),
-        .why =
-            plim_arena_sayf(a->arena, "This process reserves %s on device %u and %s on device %u.",
-                            bytes_text(a, here), a->d->device, bytes_text(a, there), other),
-        .effect = plim_amount((here - there) / 2, PLIM_HOW_ESTIMATED),
-    };
-}
-
-/* The known category that holds most live bytes, when that is a quarter of them or more. */
-static enum plim_category largest_category(const struct adviser *a)
-{
-    enum plim_category top = PLIM_CATEGORY_UNKNOWN;
-    uint64_t most = a->d->set.ledger.allocated.bytes / 4;
-    for (int c = PLIM_CATEGORY_UNKNOWN + 1; c < PLIM_CATEGORY_COUNT; c++) {
-        if (a->d->by_category[c] > most) {
-            most = a->d->by_category[c];
-            top = (enum plim_category)c;
-        }
-    }
-    return top;
-}
-
-/* Names of functions in which nobody wants gradients. */
-static bool is_evaluation(struct plim_str name)
-{
-    static const char *const words[] = {"eval", "valid", "infer", "predict", "test"};
-    for (size_t i = 0; i < PLIM_COUNT_OF(words); i++) {
-        if (plim_str_find(name, plim_str_from(words[i])) != SIZE_MAX) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/*
- * The function for evaluation, by its name, under which most bytes live, when these are activations of
- * several blocks and a quarter of all: with gradients off each layer's output goes when the next is made.
- */
-static const struct plim_frame *kept_in_evaluation(const struct adviser *a)
-{
-    const struct plim_blame_row *top = a->d->blame.n ? &a->d->blame.items[0] : NULL;
-    if (!top || top->category != PLIM_CATEGORY_ACTIVATIONS || top->blocks < 6 ||
-        top->bytes < a->d->set.ledger.allocated.bytes / 4) {
-        return NULL;
-    }
-    size_t n;
-    const uint32_t *ids = plim_stacks_frames(&a->snapshot->stacks, top->stack, &n);
-    for (size_t i = 0; i < n; i++) {
-        const struct plim_frame *f = &a->snapshot->stacks.frames.items[ids[i]];
-        if (is_evaluation(plim_intern_str(&a->snapshot->strings, f->name))) {
-            return f;
-        }
-    }
-    return NULL;
-}
-
-static bool evaluates_with_gradients(const struct adviser *a)
-{
-    return kept_in_evaluation(a) != NULL;
-}
-
-static struct plim_advice advise_no_grad(struct adviser *a)
-{
-    const struct plim_frame *f = kept_in_evaluation(a);
-    const struct plim_blame_row *top = &a->d->blame.items[0];
-    return (struct plim_advice){
-        .action = plim_arena_sayf(
-            a->arena, "Run %.*s under torch.inference_mode() or torch.no_grad(), if it is not.",
-            PLIM_STR_ARG(plim_intern_str(&a->snapshot->strings, f->name))),
-        .why = plim_arena_sayf(a->arena,
-                               "%u blocks, %s, made there live at the same time, as if kept for a "
-                               "backward pass; model.eval() alone does not turn that off.",
-                               top->blocks, bytes_text(a, top->bytes)),
-        .effect = plim_amount(top->bytes, PLIM_HOW_ESTIMATED),
-    };
-}
-
-/* What shrinks the category that holds most live bytes. */
-static struct plim_advice advise_by_category(struct adviser *a)
-{
-    static const char *const what[PLIM_CATEGORY_COUNT] = {
-        [PLIM_CATEGORY_UNKNOWN] = "Lower the batch size or sequence length",
-        [PLIM_CATEGORY_WEIGHTS] =
-            "Use a smaller or quantized model, or shard the weights over more devices",
-        [PLIM_CATEGORY_KV_CACHE] =
-            "Shorten the context, admit fewer sequences at once, or use an 8-bit KV "
-            "cache",
-        [PLIM_CATEGORY_OPTIMIZER] =
-            "Shard or offload the optimizer state (ZeRO, FSDP), or use an 8-bit "
-            "optimizer",
-        [PLIM_CATEGORY_GRADIENTS] =
-            "Accumulate over smaller micro-batches, and free gradients with "
-            "set_to_none=True",
-        [PLIM_CATEGORY_ACTIVATIONS] = "Use activation checkpointing or a smaller batch or sequence",
-        [PLIM_CATEGORY_WORKSPACE] = "Limit library workspaces (CUBLAS_WORKSPACE_CONFIG)",
-        [PLIM_CATEGORY_COMMUNICATION] = "Use smaller communication buckets",
-    };
-    enum plim_category top = largest_category(a);
-    const char *looks =
-        top != PLIM_CATEGORY_UNKNOWN
-            ? plim_arena_sayf(a->arena, "%s of the live bytes look like %s (a guess from names)",
-                              bytes_text(a, a->d->by_category[top]), plim_category_text(top))
-        : a->d->blame.n > 0 && a->d->blame.items[0].stack != PLIM_NO_STACK && !a->d->too_late
-            ? plim_arena_sayf(a->arena, "Most of the live bytes, %s, are from %s",
-                              bytes_text(a, a->d->blame.items[0].bytes), a->d->blame.items[0].site)
-            : "Who holds the live bytes is not known";
-    return (struct plim_advice){
-        .action = plim_arena_sayf(a->arena, "%s: at least %s less must be live.", what[top],
-                                  bytes_text(a, shortfall(a))),
-        .why = plim_arena_sayf(a->arena, "%s; allocator settings could give at most %s.", looks,
-                               bytes_text(a, owner(a, PLIM_OWNER_STRANDED).bytes)),
-        .effect = plim_amount(shortfall(a), PLIM_HOW_COMPUTED),
-    };
-}
-
-static struct plim_advice advise_raise_cap(struct adviser *a)
+static struct plim_advice advise_raise_cap(struct plim__adviser *a)
 {
     return (struct plim_advice){
         .action =
             plim_arena_sayf(a->arena,
                             "Raise or drop the cap (torch.cuda.set_per_process_memory_fraction, "
                             "per_process_memory_fraction, vGPU quota) by at least %s.",
-                            bytes_text(a, a->d->set.ledger.request.bytes)),
+                            plim__advice_bytes(a, a->d->set.ledger.request.bytes)),
         .why = "The device still had room when the allocator refused.",
-        .effect = owner(a, PLIM_OWNER_FREE),
+        .effect = plim__advice_owner(a, PLIM_OWNER_FREE),
         .risk = "The cap may protect another process on the same card.",
     };
 }
 
-static struct plim_advice advise_neighbours(struct adviser *a)
+static struct plim_advice advise_neighbours(struct plim__adviser *a)
 {
+    if (plim__advice_owner(a, PLIM_OWNER_OTHER_PROCESSES).how == PLIM_HOW_ESTIMATED) {
+        return (struct plim_advice){
+            .action = "Find out whose it is: nvidia-smi --query-compute-apps=pid,used_memory,"
+                      "process_name --format=csv. Move or stop other processes; when it is this "
+                      "one, look at its other libraries (plimsoll record names them).",
+            .why = "The device would have room without it.",
+            .effect = plim__advice_owner(a, PLIM_OWNER_OTHER_PROCESSES),
+        };
+    }
     return (struct plim_advice){
         .action = "Find and move or stop the other processes: nvidia-smi "
                   "--query-compute-apps=pid,used_memory,process_name --format=csv",
         .why = "The device would have room without them.",
-        .effect = owner(a, PLIM_OWNER_OTHER_PROCESSES),
+        .effect = plim__advice_owner(a, PLIM_OWNER_OTHER_PROCESSES),
     };
 }
 
-static struct plim_advice advise_own_libraries(struct adviser *a)
+static struct plim_advice advise_own_libraries(struct plim__adviser *a)
 {
     return (struct plim_advice){
         .action =
@@ -429,18 +331,18 @@ static struct plim_advice advise_own_libraries(struct adviser *a)
             "cuBLAS and "
             "cuDNN workspaces, CUDA graphs, a second framework; set CUDA_MODULE_LOADING=LAZY.",
         .why = "More than a usual context is held outside PyTorch's allocator.",
-        .effect = owner(a, PLIM_OWNER_PROCESS_OTHER),
+        .effect = plim__advice_owner(a, PLIM_OWNER_PROCESS_OTHER),
     };
 }
 
-static struct plim_advice advise_leave_cache(struct adviser *a)
+static struct plim_advice advise_leave_cache(struct plim__adviser *a)
 {
     return (struct plim_advice){
         .action = "Nothing: the cache is there to be reused. Call torch.cuda.empty_cache() only if "
                   "another "
                   "process needs the memory.",
         .why = "Slack in wholly free segments is released by the allocator itself before it fails.",
-        .effect = owner(a, PLIM_OWNER_RELEASABLE),
+        .effect = plim__advice_owner(a, PLIM_OWNER_RELEASABLE),
     };
 }
 
@@ -449,18 +351,20 @@ static const struct rule rules[] = {
     {PLIM_SUBCLASS_STRANDED, split_serves, advise_split},
     {PLIM_SUBCLASS_STRANDED, NULL, advise_unpin},
     {PLIM_SUBCLASS_STRANDED, NULL, advise_buckets},
+    {PLIM_SUBCLASS_PRIVATE_POOL, pool_is_users, advise_pool},
     {PLIM_SUBCLASS_PRIVATE_POOL, NULL, advise_graphs},
     {PLIM_SUBCLASS_STREAM_BOUND, NULL, advise_one_stream},
     {PLIM_SUBCLASS_ROUNDING, rounds_up, advise_less_rounding},
+    {PLIM_SUBCLASS_ROUNDING, limits_split, advise_no_split_limit},
     {PLIM_SUBCLASS_GROWING_STACK, NULL, advise_leak},
     {PLIM_SUBCLASS_HELD_EXCEPTION, NULL, advise_drop_exception},
     {PLIM_SUBCLASS_NEVER_FREED_CACHE, NULL, advise_bound_cache},
     {PLIM_SUBCLASS_NEVER_FREED_CACHE, NULL, advise_leak},
     {PLIM_SUBCLASS_SINGLE_REQUEST, NULL, advise_smaller_request},
-    {PLIM_SUBCLASS_WORKING_SET, evaluates_with_gradients, advise_no_grad},
-    {PLIM_SUBCLASS_WORKING_SET, request_is_large, advise_smaller_request},
-    {PLIM_SUBCLASS_WORKING_SET, is_unbalanced, advise_balance},
-    {PLIM_SUBCLASS_WORKING_SET, NULL, advise_by_category},
+    {PLIM_SUBCLASS_WORKING_SET, plim__evaluates_with_gradients, plim__advise_no_grad},
+    {PLIM_SUBCLASS_WORKING_SET, plim__request_is_large, advise_smaller_request},
+    {PLIM_SUBCLASS_WORKING_SET, plim__is_unbalanced, plim__advise_balance},
+    {PLIM_SUBCLASS_WORKING_SET, NULL, plim__advise_by_category},
     {PLIM_SUBCLASS_MEMORY_CAP, NULL, advise_raise_cap},
     {PLIM_SUBCLASS_OTHER_PROCESS, NULL, advise_neighbours},
     {PLIM_SUBCLASS_SAME_PROCESS, NULL, advise_own_libraries},
@@ -488,8 +392,8 @@ static enum plim_subclass subclass_of_counterfactual(const char *name)
     return PLIM_SUBCLASS_NONE;
 }
 
-static enum plim_status apply_rules(struct adviser *a, enum plim_subclass subclass, size_t most,
-                                    struct plim_err *err)
+static enum plim_status apply_rules(struct plim__adviser *a, enum plim_subclass subclass,
+                                    size_t most, struct plim_err *err)
 {
     for (size_t i = 0; i < PLIM_COUNT_OF(rules) && most > 0; i++) {
         if (rules[i].subclass == subclass && (!rules[i].applies || rules[i].applies(a))) {
@@ -501,7 +405,7 @@ static enum plim_status apply_rules(struct adviser *a, enum plim_subclass subcla
 }
 
 /* What the replays found, as evidence; or that they could not find anything. */
-static enum plim_status tell_replays(struct adviser *a, struct plim_err *err)
+static enum plim_status tell_replays(struct plim__adviser *a, struct plim_err *err)
 {
     if (a->trials.asked && !a->trials.reproduced) {
         return plim_vec_push(&a->d->set.unknowns, err,
@@ -528,7 +432,7 @@ static enum plim_status tell_replays(struct adviser *a, struct plim_err *err)
  * Whether what another cause holds is worth an advice: enough of it, or, for the usual holes of a cache,
  * a setting of which the replay knows that it serves the request.
  */
-static bool worth_saying(const struct adviser *a, const struct plim_counterfactual *row,
+static bool worth_saying(const struct plim__adviser *a, const struct plim_counterfactual *row,
                          enum plim_subclass subclass)
 {
     if (subclass == PLIM_SUBCLASS_GROWING_STACK &&
@@ -548,7 +452,7 @@ enum plim_status plim__advise(const struct plim_snapshot *snapshot,
                               const struct plim_diagnose_options *options, struct plim_diagnosis *d,
                               struct plim_err *err)
 {
-    struct adviser a = {.snapshot = snapshot, .options = options, .d = d, .arena = &d->arena};
+    struct plim__adviser a = {.snapshot = snapshot, .options = options, .d = d, .arena = &d->arena};
     PLIM_TRY(plim__replay_trials(snapshot, options, d, &a.trials, err));
     PLIM_TRY(tell_replays(&a, err));
     enum plim_subclass subclass = d->set.verdict.subclass;

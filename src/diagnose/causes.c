@@ -10,6 +10,8 @@
 #define OTHERS_SHARE 0.15
 /* A context beyond this many bytes is worth a word (see books.c). */
 #define LARGE_CONTEXT (UINT64_C(1200) * PLIM_MIB)
+/* Rounding of this share of the capacity is a cause however fast live bytes grow: it grows with them. */
+#define ROUNDING_SHARE 0.20
 /* A suspicion from which a leak counts double, when what it holds is more than what it only pins. */
 #define SURE_LEAK 0.7
 
@@ -78,6 +80,10 @@ static bool outpaced(const struct plim__bench *j, const struct plim__cause *c)
     int64_t quarter = grown_since(j, PLIM_HISTORY_BINS * 3 / 4);
     int64_t half = grown_since(j, PLIM_HISTORY_BINS / 2);
     int64_t gain = (int64_t)plim_min_u64(c->gain.bytes, INT64_MAX);
+    if (c->subclass == PLIM_SUBCLASS_ROUNDING &&
+        (double)c->gain.bytes >= ROUNDING_SHARE * (double)j->base) {
+        return false;
+    }
     return c->cls == PLIM_CLASS_FRAGMENTATION &&
            (quarter > gain || (half > gain && quarter >= half / 3) || above_all_before(j) > gain);
 }

@@ -281,7 +281,7 @@ static enum plim_status measure(const struct plim_snapshot *snapshot,
     PLIM_TRY(plim_sites_build(snapshot, &d->sites, err));
     PLIM_TRY(find_leaks(snapshot, d, err));
     if (d->failure.happened) {
-        PLIM_TRY(plim_held_find(&device->trace, &d->sites, d->position, &d->held, err));
+        PLIM_TRY(plim_held_find(snapshot, &device->trace, &d->sites, d->position, &d->held, err));
     }
     PLIM_TRY(plim_fragmentation_read(snapshot, &d->heap, &d->fragmentation, err));
     plim__outside_facts(device, snapshot->level, d);

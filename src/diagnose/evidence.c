@@ -182,6 +182,19 @@ static void say_slack(struct gatherer *g)
     }
 }
 
+/* Freed by the program, but a stream that used them (record_stream) is not known to have come that far. */
+static void say_pending(struct gatherer *g)
+{
+    const struct plim_heap_totals *all = &g->d->fragmentation.all;
+    if (all->pending * 20 > all->allocated + all->pending) {
+        say(g, PLIM_HOW_MEASURED, all->pending,
+            plim_arena_sayf(g->arena,
+                            "%s of the live bytes were freed by the program and wait for another "
+                            "stream that used them (record_stream).",
+                            bytes_text(g, all->pending)));
+    }
+}
+
 static void say_retries(struct gatherer *g)
 {
     const struct plim_history *h = &g->d->history;
@@ -410,6 +423,7 @@ static void say_the_rest(struct gatherer *g)
         say_slack(g);
     }
     say_parts(g);
+    say_pending(g);
     say_retries(g);
     say_failures(g);
     say_small_or_large(g, false);

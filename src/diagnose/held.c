@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See held.h. The next attempt is known by its first request: it comes from the same line of the user's
- * code as an allocation before the failure, which then was the first of the attempt that failed. When
- * that very block is still live although its line has run again, nothing unwound the attempt. What looks
+ * code as an allocation before the failure, which then was the first of the attempt that failed. Or a
+ * function that the failure went through has moved on to another line and called itself from there. When
+ * what the attempt had when it failed is still live, nothing unwound it. What looks
  * alike and is not: a library that tries a smaller workspace asks from the line that failed; a loop over
  * layers has live blocks of earlier layers from the same line; a loop over requests has freed the first
  * block of a round at its end.
@@ -18,11 +19,13 @@
 #define FREED_SHARE 0.10
 
 struct watch {
+    const struct plim_snapshot *snapshot;
     const struct plim_trace *trace;
     const struct plim_sites *sites;
     enum plim_action free_action; /* which of the two free events ends a life */
     struct plim_map live;         /* address -> event */
     size_t first;                 /* allocation with which the attempt began */
+    bool first_lived;             /* its block was live when the attempt failed */
     uint64_t freed;               /* bytes of the attempt that were freed after its failure */
 };
 
@@ -63,6 +66,70 @@ static size_t last_like(const struct watch *w, uint32_t line, size_t before)
     return before;
 }
 
+/* The frames of an event's stack; outermost last. */
+static const uint32_t *stack_of(const struct watch *w, size_t event, size_t *n)
+{
+    return plim_stacks_frames(&w->snapshot->stacks, event_at(w, event)->stack, n);
+}
+
+/* How many of their outermost frames two stacks share. */
+static size_t shared_frames(const uint32_t *a, size_t n_a, const uint32_t *b, size_t n_b)
+{
+    size_t n = 0;
+    while (n < n_a && n < n_b && a[n_a - 1 - n] == b[n_b - 1 - n]) {
+        n++;
+    }
+    return n;
+}
+
+static bool contains(const uint32_t *frames, size_t n, uint32_t frame)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (frames[i] == frame) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * The frames of the failure down to the function that caught it, as a number of outermost frames, when that
+ * function has moved on to another line and called itself from there; else 0.
+ */
+static size_t depth_of_handler(const struct watch *w, size_t failure, size_t again)
+{
+    size_t n_failed, n_again;
+    const uint32_t *failed = stack_of(w, failure, &n_failed);
+    const uint32_t *now = stack_of(w, again, &n_again);
+    size_t shared = shared_frames(failed, n_failed, now, n_again);
+    if (shared >= n_failed || shared + 1 >= n_again) {
+        return 0;
+    }
+    uint32_t left = failed[n_failed - 1 - shared];
+    const struct plim_frame *was = &w->snapshot->stacks.frames.items[left];
+    const struct plim_frame *is = &w->snapshot->stacks.frames.items[now[n_again - 1 - shared]];
+    bool same_function = was->name == is->name && was->file == is->file && was->line != is->line;
+    return same_function && contains(now, n_again - 1 - shared, left) ? shared + 1 : 0;
+}
+
+/* The first of the allocations right before the failure that were made under its outermost frames. */
+static size_t first_under(const struct watch *w, size_t failure, size_t depth)
+{
+    size_t n_failed, n, first = failure;
+    const uint32_t *failed = stack_of(w, failure, &n_failed);
+    for (size_t i = failure; i-- > 0;) {
+        if (event_at(w, i)->action != PLIM_ACTION_ALLOC) {
+            continue;
+        }
+        const uint32_t *frames = stack_of(w, i, &n);
+        if (shared_frames(failed, n_failed, frames, n) < depth) {
+            break;
+        }
+        first = i;
+    }
+    return first;
+}
+
 /* Keep `live` up to date over the events [from, to); what is born behind `failure` is of no interest. */
 static enum plim_status follow(struct watch *w, size_t from, size_t to, size_t failure,
                                struct plim_err *err)
@@ -79,13 +146,27 @@ static enum plim_status follow(struct watch *w, size_t from, size_t to, size_t f
     return PLIM_OK;
 }
 
-/* Whether an older live block is from the same line: then it is one of many rounds, not a beginning. */
-static bool is_one_of_many(const struct watch *w)
+/* Whether the first block is live now. */
+static bool first_is_live(const struct watch *w)
 {
-    size_t cursor = 0;
+    const uint64_t *birth = plim_map_get(&w->live, event_at(w, w->first)->addr);
+    return birth && *birth == w->first;
+}
+
+/*
+ * Whether an older live block is from the same line, or, with a depth, was made under the same so many
+ * outermost frames: then this is one of many rounds that leave something, not a beginning.
+ */
+static bool is_one_of_many(const struct watch *w, size_t depth)
+{
+    size_t n_first, n, cursor = 0;
+    const uint32_t *first = stack_of(w, w->first, &n_first);
     const struct plim_map_slot *slot;
     while ((slot = plim_map_next(&w->live, &cursor))) {
-        if (slot->value < w->first && line_of(w, slot->value) == line_of(w, w->first)) {
+        const uint32_t *frames = stack_of(w, slot->value, &n);
+        bool like = depth > 0 ? shared_frames(first, n_first, frames, n) >= depth
+                              : line_of(w, slot->value) == line_of(w, w->first);
+        if (slot->value < w->first && like) {
             return true;
         }
     }
@@ -95,7 +176,7 @@ static bool is_one_of_many(const struct watch *w)
 /* Add up the live blocks of the attempt; nothing when it was unwound. */
 static void add_up(const struct watch *w, struct plim_held *out)
 {
-    bool first_lives = false;
+    bool first_lives = !w->first_lived;
     size_t cursor = 0;
     const struct plim_map_slot *slot;
     while ((slot = plim_map_next(&w->live, &cursor))) {
@@ -116,21 +197,28 @@ static enum plim_status look_at(struct watch *w, size_t failure, size_t to, stru
     *out = (struct plim_held){.failure = (uint32_t)failure, .stack = PLIM_NO_STACK};
     size_t end = plim_min_u64(to + 1, w->trace->events.n); /* the judged failure is a request too */
     size_t again = next_request(w, failure + 1, end);
-    if (again == end || line_of(w, again) == line_of(w, failure)) {
+    if (again == end) {
+        return PLIM_OK;
+    }
+    size_t depth = depth_of_handler(w, failure, again);
+    if (depth == 0 && line_of(w, again) == line_of(w, failure)) {
         return PLIM_OK;
     }
     out->stack = event_at(w, again)->stack;
-    w->first = last_like(w, line_of(w, again), failure);
+    w->first =
+        depth > 0 ? first_under(w, failure, depth) : last_like(w, line_of(w, again), failure);
     PLIM_TRY(follow(w, 0, failure, failure, err));
-    if (w->first == failure || is_one_of_many(w)) {
+    if (w->first == failure || is_one_of_many(w, depth)) {
         return PLIM_OK;
     }
+    w->first_lived = first_is_live(w);
     PLIM_TRY(follow(w, failure, to, failure, err));
     add_up(w, out);
     return PLIM_OK;
 }
 
-enum plim_status plim_held_find(const struct plim_trace *trace, const struct plim_sites *sites,
+enum plim_status plim_held_find(const struct plim_snapshot *snapshot,
+                                const struct plim_trace *trace, const struct plim_sites *sites,
                                 size_t position, struct plim_held *out, struct plim_err *err)
 {
     struct plim_held best = {.stack = PLIM_NO_STACK};
@@ -140,6 +228,7 @@ enum plim_status plim_held_find(const struct plim_trace *trace, const struct pli
             continue;
         }
         struct watch w = {
+            .snapshot = snapshot,
             .trace = trace,
             .sites = sites,
             .free_action = trace->by_action[PLIM_ACTION_FREE_REQUESTED]

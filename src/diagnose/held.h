@@ -6,7 +6,7 @@
  * Memory of an attempt that failed, and that is still there when the next one fails.
  *
  * attempt: what a program did from some line on until a request failed. When it catches the failure and
- * comes back to the same line, the attempt is over, and all that it had made should be gone. A caught
+ * comes back to the same line, or calls itself again from within the handler, the attempt is over, and all that it had made should be gone. A caught
  * exception that is kept, or whose handler is still running, keeps the frames that it passed through,
  * and their locals with every tensor in them.
  * Threads: pure.
@@ -26,7 +26,8 @@ struct plim_held {
  * @out: of the attempt that holds most. Errors: PLIM_E_NOMEM. Cost: O(position) for each of the first
  * few failures before it.
  */
-PLIM_MUST_USE enum plim_status plim_held_find(const struct plim_trace *trace,
+PLIM_MUST_USE enum plim_status plim_held_find(const struct plim_snapshot *snapshot,
+                                              const struct plim_trace *trace,
                                               const struct plim_sites *sites, size_t position,
                                               struct plim_held *out, struct plim_err *err);
 

@@ -126,6 +126,13 @@ static const struct plim_blame_row *busiest(const struct plim__bench *j)
     return NULL;
 }
 
+/* Without stacks growth has no place: then all that can be said is that live bytes rose all along. */
+static bool may_be_growth(const struct plim__bench *j)
+{
+    return j->d->sites.sites.n <= 1 && rises_all_along(j) &&
+           j->d->history.frees * 2 > j->d->history.allocs;
+}
+
 static const struct plim_blame_row *backlog(const struct plim__bench *j)
 {
     return rises_all_along(j) ? busiest(j) : NULL;
@@ -140,7 +147,7 @@ static double working_set_confidence(const struct plim__bench *j)
     if (trace->events.n <= 1) {
         return 0.6; /* growth cannot be seen */
     }
-    c -= backlog(j) ? 0.25 : 0;
+    c -= backlog(j) || may_be_growth(j) ? 0.25 : 0;
     c -= j->d->complete ? 0 : 0.05;
     return j->d->sites.sites.n <= 1 ? c - 0.15 : c; /* and not told by its places */
 }
@@ -172,7 +179,9 @@ static void verdict_working_set(struct plim__bench *j, const struct plim__cause 
     const struct plim_blame_row *b = backlog(j);
     const char *rising =
         b == NULL
-            ? ""
+            ? (may_be_growth(j) ? " Live bytes rose all along the record while much was freed: it "
+                                  "may as well be a leak, which only stacks would show."
+                                : "")
             : plim_arena_sayf(j->arena,
                               " Live bytes rose all along the record: at %s more is made than "
                               "is freed (%u of %u), as with a queue whose reader is too slow.",
@@ -232,7 +241,7 @@ static const char *cause_sentence(struct plim__bench *j, const struct plim__caus
     case PLIM_SUBCLASS_PRIVATE_POOL:
         return plim_arena_sayf(
             j->arena,
-            "Fragmentation: private pools (CUDA graphs) keep %s that they do not use; "
+            "Fragmentation: private pools (CUDA graphs, MemPool) keep %s that they do not use; "
             "the request of %s cannot use them.",
             gain, need);
     case PLIM_SUBCLASS_STREAM_BOUND:
@@ -242,8 +251,19 @@ static const char *cause_sentence(struct plim__bench *j, const struct plim__caus
             "request of %s may not use it.",
             gain, need);
     case PLIM_SUBCLASS_ROUNDING:
-        return plim_arena_sayf(j->arena, "Fragmentation: %s are lost to rounding of sizes.", gain);
+        return plim_arena_sayf(j->arena,
+                               "Fragmentation: %s are lost because blocks are larger than what was "
+                               "asked for; without that the request of %s would fit.",
+                               gain, need);
     case PLIM_SUBCLASS_OTHER_PROCESS:
+        if (c->gain.how == PLIM_HOW_ESTIMATED) {
+            return plim_arena_sayf(
+                j->arena,
+                "%s of the device are used outside this allocator, beyond a usual context: by "
+                "other processes, or by other libraries in this one; without that the request "
+                "of %s would fit.",
+                gain, need);
+        }
         return plim_arena_sayf(
             j->arena,
             "Other processes hold %s of the device; without them the request of %s "

@@ -146,6 +146,14 @@ static const struct fixed table[] = {
      "host",
      "What has to be on the device at the same time does not fit.", NULL, NULL,
      "whether the device was empty: `nvidia-smi` before the start"},
+    {FIXED(SCENE_FULL, CAPACITY, WORKING_SET, 0.7),
+     "A program that draws (a renderer, an editor, a game) filled the device with its scene: "
+     "geometry, textures, buffers of the frame.",
+     "Use smaller textures, a lower resolution, less subdivision or fewer effects at a time",
+     "They are what such a program keeps on the device.",
+     "Or close other programs that draw or compute on the same device",
+     "Browsers, viewers and a second renderer often hold 1 to 2 GiB.",
+     "who holds the device: `nvidia-smi`, or the GPU page of the system's task manager"},
     {FIXED(BUFFER_LIMIT, CAPACITY, SINGLE_REQUEST, 0.8),
      "One buffer is larger than the device allows for a single one; usually a tensor that grows "
      "with the "
@@ -386,6 +394,7 @@ static const struct {
     {PLIM_OOM_MEANS_MPS_OOM, plim__judge_mps},
     {PLIM_OOM_MEANS_XLA_OOM, plim__judge_xla},
     {PLIM_OOM_MEANS_XLA_RUNTIME, plim__judge_xla_runtime},
+    {PLIM_OOM_MEANS_OWN_POOL, plim__judge_own_pool},
     {PLIM_OOM_MEANS_TF_OOM, plim__judge_tf},
     {PLIM_OOM_MEANS_CUPY_OOM, plim__judge_cupy},
     {PLIM_OOM_MEANS_CUPY_OOM_TOTAL, plim__judge_cupy},

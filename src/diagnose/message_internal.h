@@ -89,6 +89,7 @@ void plim__judge_async(struct plim__case *c); /* message_pool.c */
 void plim__judge_mps(struct plim__case *c);
 void plim__judge_xla(struct plim__case *c);
 void plim__judge_xla_runtime(struct plim__case *c);
+void plim__judge_own_pool(struct plim__case *c);
 void plim__judge_tf(struct plim__case *c);
 void plim__judge_cupy(struct plim__case *c);
 void plim__judge_paddle(struct plim__case *c);

@@ -261,6 +261,38 @@ void plim__judge_xla_runtime(struct plim__case *c)
                      "save_device_memory_profile()");
 }
 
+/* A pool of the program's own: what is free in it, and the largest piece of that. */
+void plim__judge_own_pool(struct plim__case *c)
+{
+    struct plim_amount request = plim__field(c, PLIM_OOM_REQUEST),
+                       free = plim__field(c, PLIM_OOM_FREE),
+                       piece = plim__field(c, PLIM_OOM_LARGEST_FREE);
+    pool_ledger(c, (struct plim_amount){0}, (struct plim_amount){0}, free, request);
+    if (impossible_request(c)) {
+        return;
+    }
+    if (!plim_known(request) || !plim_known(free)) {
+        plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.35,
+                      "The program's own pool is used up; its figures are missing.");
+    } else if (request.bytes <= free.bytes) {
+        plim__verdict(c, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_STRANDED, 0.75,
+                      "The program's own pool has enough free for the request, but not in one "
+                      "piece.");
+    } else {
+        plim__verdict(c, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_WORKING_SET, 0.75,
+                      "The program's own pool, which it took at its start, has less free than was "
+                      "asked for.");
+    }
+    if (plim_known(request) && plim_known(free) && plim_known(piece)) {
+        plim__evidence_amount(c, free,
+                              plim__say(c, "%s asked for, %s free, in one piece %s.",
+                                        plim__size(c, request.bytes), plim__size(c, free.bytes),
+                                        plim__size(c, piece.bytes)));
+    }
+    plim__advice(c, "Run fewer processes on a device, or smaller boxes, images or batches",
+                 "Each process takes a pool of its own, so that two on a device halve it.");
+}
+
 void plim__judge_tf(struct plim__case *c)
 {
     struct plim_amount request = plim__field(c, PLIM_OOM_REQUEST),

@@ -152,6 +152,14 @@ static bool is_backward_node(struct plim_str name)
            plim_str_find(name, PLIM_STR(NODE_METHOD)) != SIZE_MAX;
 }
 
+bool plim_frame_is_program(const struct plim_snapshot *snapshot, uint32_t frame)
+{
+    const struct plim_frame *f = &snapshot->stacks.frames.items[frame];
+    struct plim_str name = plim_intern_str(&snapshot->strings, f->name);
+    return !is_noise(name) && !is_backward_node(name) &&
+           kind_of_file(plim_intern_str(&snapshot->strings, f->file)) >= FRAME_PACKAGE;
+}
+
 static bool equals_ignoring_case(const char *p, const char *lower_case, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

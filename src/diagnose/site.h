@@ -67,6 +67,9 @@ const char *plim_site_text(const struct plim_snapshot *snapshot, const struct pl
 const char *plim_frame_text(const struct plim_snapshot *snapshot, uint32_t frame,
                             struct plim_arena *arena);
 
+/** plim_frame_is_program() - of the program or a package, neither PyTorch's nor the interpreter's. Pure. */
+bool plim_frame_is_program(const struct plim_snapshot *snapshot, uint32_t frame);
+
 const char *plim_category_text(enum plim_category category);
 
 #endif

@@ -248,7 +248,8 @@ static size_t bracket_length(struct plim_str s)
             bool named = s.p[0] == '[' ||
                          plim_str_find((struct plim_str){s.p, i}, PLIM_STR("pid=")) != SIZE_MAX ||
                          plim_str_find((struct plim_str){s.p, i}, PLIM_STR("rank")) != SIZE_MAX;
-            return digit && named ? i + 1 + (i + 1 < s.n && s.p[i + 1] == ':') : 0;
+            bool behind = plim_str_trim(plim_str_skip(s, i + 1)).n > 0; /* a prefix has a message */
+            return digit && named && behind ? i + 1 + (i + 1 < s.n && s.p[i + 1] == ':') : 0;
         }
         digit |= is_digit(s.p[i]);
         if (!is_word(s.p[i]) && !strchr(" :=,", s.p[i])) {

@@ -124,6 +124,7 @@ enum plim_oom_role {
     X(XLA_ONCHIP, 85)                                                                              \
     X(XLA_HBM, 75)                                                                                 \
     X(XLA_RUNTIME, 75)                                                                             \
+    X(OWN_POOL, 70)                                                                                \
     X(TF_OOM, 70)                                                                                  \
     X(TF_WARNING, 16)                                                                              \
     X(ORT_OOM, 70)                                                                                 \
@@ -136,6 +137,7 @@ enum plim_oom_role {
     X(BUFFER_LIMIT, 82)                                                                            \
     X(BUFFER_COUNT, 82)                                                                            \
     X(NOT_FITTING, 70)                                                                             \
+    X(SCENE_FULL, 61)                                                                              \
     X(JULIA_OOM, 75)                                                                               \
     X(CUPY_OOM, 70)                                                                                \
     X(CUPY_OOM_TOTAL, 70)                                                                          \

@@ -13,6 +13,8 @@
 #define FINALISTS     8
 #define OF_FAMILY     4   /* of them with expandable segments, and as many without */
 #define STALL_NOTICED 2e8 /* ns over the whole trace */
+#define NEAR_THE_END                                                                               \
+    16u /* allocations: a failure so near the end of a recording is where it ends */
 #define FRESH                                                                                      \
     " What failed in the recording is served when the same requests begin with a fresh heap: "     \
     "what "                                                                                        \
@@ -199,8 +201,11 @@ static void say_no_setting_helps(struct plim__tuner *t)
             : "");
 }
 
-/* Worth a change: it fits where the present settings do not, or needs 2 % less, or stalls far less. */
-static bool worth_it(const struct plim_tune_run *now, const struct plim_tune_run *best)
+/*
+ * Worth a change: it fits where the present settings do not, or needs 2 % less, or does without retries.
+ * shown: the replay fails where the recording did; else its retries say nothing.
+ */
+static bool worth_it(const struct plim_tune_run *now, const struct plim_tune_run *best, bool shown)
 {
     if (!plim_tune_run_fits(now)) {
         return plim_tune_run_fits(best);
@@ -210,7 +215,7 @@ static bool worth_it(const struct plim_tune_run *now, const struct plim_tune_run
     if (need_best + need_now / 50 < need_now) {
         return true;
     }
-    return now->result.num_alloc_retries > 0 && best->result.num_alloc_retries == 0 &&
+    return shown && now->result.num_alloc_retries > 0 && best->result.num_alloc_retries == 0 &&
            need_best <= need_now;
 }
 
@@ -228,6 +233,29 @@ static const char *caveat(const struct plim__tuner *t)
                                                          : "";
 }
 
+/*
+ * A recording that ends where the present settings fail does not show what the program would have asked for
+ * next. Little room above what is wanted at once says that no setting will carry it far.
+ */
+static const char *what_comes_next(struct plim__tuner *t, const struct plim_tune_run *now)
+{
+    struct plim_tune *tune = t->tune;
+    uint64_t room = plim_sub_sat(t->options->capacity, t->options->external);
+    if (plim_tune_run_fits(now) || now->result.allocs + NEAR_THE_END < t->q->allocs) {
+        return "";
+    }
+    uint64_t left = plim_sub_sat(room, tune->bound.live);
+    if (room == 0 || left > room / 10) {
+        return " What the program would have asked for next is not in the recording.";
+    }
+    return plim_arena_sayf(&tune->arena,
+                           " What the program would have asked for next is not in the recording, "
+                           "and %s of %s are wanted at the same time already: %s are left for it, "
+                           "under any settings.",
+                           bytes_text(tune, tune->bound.live), bytes_text(tune, room),
+                           bytes_text(tune, left));
+}
+
 static void say_recommendation(struct plim__tuner *t, const struct plim_tune_run *now,
                                const struct plim_tune_run *best)
 {
@@ -242,11 +270,11 @@ static void say_recommendation(struct plim__tuner *t, const struct plim_tune_run
     tune->reason = plim_arena_sayf(
         a,
         "It serves every request and would do so with %s; %s. Peak reserved %s, %" PRIu64
-        " retries, %.0f ms of stall (now %" PRIu64 " and %.0f ms).",
+        " retries, %.0f ms of stall (now %" PRIu64 " and %.0f ms).%s",
         bytes_text(tune, best->need ? best->need : best->result.peak.reserved), before,
         bytes_text(tune, best->result.peak.reserved), best->result.num_alloc_retries,
         (double)best->result.stall_ns / 1e6, now->result.num_alloc_retries,
-        (double)now->result.stall_ns / 1e6);
+        (double)now->result.stall_ns / 1e6, what_comes_next(t, now));
     tune->risk = plim__tune_risk(&best->knobs);
     tune->applies_to = plim__tune_applies_to(&best->knobs);
     tune->summary =
@@ -289,7 +317,7 @@ static void recommend(struct plim__tuner *t)
         say_no_setting_helps(t);
         return;
     }
-    if (best == now || !worth_it(now, best)) {
+    if (best == now || !worth_it(now, best, caveat(t)[0] == '\0')) {
         say_keep(t, now);
         return;
     }

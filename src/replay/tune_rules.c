@@ -36,6 +36,13 @@ static bool non_split_alone(const struct plim__tuner *t, const struct plim_knobs
     return set(k, PLIM_KNOB_NON_SPLIT) && !set(k, PLIM_KNOB_MAX_SPLIT);
 }
 
+/* cuMemCreate takes multiples of its granularity, 2 MiB: "CUDA driver error: invalid argument". */
+static bool expandable_with_odd_pages(const struct plim__tuner *t, const struct plim_knobs *k)
+{
+    (void)t;
+    return set(k, PLIM_KNOB_EXPANDABLE) && k->value[PLIM_KNOB_LARGE_SEGMENT] % 2 != 0;
+}
+
 static bool below_large_segment(const struct plim__tuner *t, const struct plim_knobs *k)
 {
     uint32_t floor = set(k, PLIM_KNOB_LARGE_SEGMENT) ? k->value[PLIM_KNOB_LARGE_SEGMENT] : 20;
@@ -65,6 +72,9 @@ static const struct {
     {{"max_split_size_mb or max_non_split_rounding_mb below large_segment_size_mb (20)",
       "PyTorch refuses it", "all"},
      below_large_segment},
+    {{"expandable_segments:True with an odd large_segment_size_mb",
+      "the driver maps multiples of 2 MiB: the first large request is an error", "2.11 and later"},
+     expandable_with_odd_pages},
     {{"per_process_memory_fraction, throw_on_cudamalloc_oom",
       "a cap makes requests fail earlier; set one to protect a neighbour, not to fit",
       "2.10, 2.12"},

@@ -54,6 +54,17 @@ class Replays(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
+    def test_odd_pages(self):
+        """expandable segments of pages that the driver refuses are refused, and tune does not try them"""
+        wrong = "expandable_segments:True,large_segment_size_mb:13"
+        done = subprocess.run([str(plimtest.PROGRAM), "replay", str(self.trace["kv-growth"]), "--conf", wrong],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 69)
+        self.assertIn("multiple of its 2 MiB pages", done.stderr)
+        for run in self.tune("kv-growth")["runs"]:
+            if "expandable_segments:True" in run["conf"]:
+                self.assertNotRegex(run["conf"], r"large_segment_size_mb:\d*[13579]\b")
+
     def test_every_setting_gives_what_the_real_allocator_did(self):
         """under every setting the replay equals what the real allocator did"""
         for name in WORKLOADS:

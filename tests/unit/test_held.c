@@ -146,6 +146,57 @@ static void a_pass_that_goes_on_behind_a_failure_is_no_new_attempt(void **state)
     maker_fini(&maker);
 }
 
+/* An attempt of many requests from one line, whose stack is known from the function that catches failures. */
+static void recursive_attempt(uint32_t stack, bool first_freed)
+{
+    size_t input = maker_alloc(&maker, PLIM_GIB, stack);
+    for (int i = 0; i < LAYERS; i++) {
+        maker_alloc(&maker, PLIM_GIB, stack);
+    }
+    if (first_freed) {
+        maker_free(&maker, input);
+        maker_alloc(&maker, PLIM_GIB, stack);
+    }
+    maker_oom(&maker, PLIM_GIB, 100 * PLIM_MIB, stack);
+}
+
+static void a_function_that_calls_itself_from_its_handler_holds_the_attempt(void **state)
+{
+    (void)state;
+    const struct maker_frame once[] = {
+        {"forward", "model.py", 9}, {"attempt", "train.py", 4}, {"main", "train.py", 20}};
+    const struct maker_frame again[] = {{"forward", "model.py", 9},
+                                        {"attempt", "train.py", 4},
+                                        {"attempt", "train.py", 6},
+                                        {"main", "train.py", 20}};
+    for (int first_freed = 0; first_freed < 2; first_freed++) {
+        struct plim_diagnosis d;
+        begin();
+        recursive_attempt(maker_deep_stack(&maker, once, 3), first_freed);
+        maker_oom(&maker, 512 * PLIM_MIB, 100 * PLIM_MIB, maker_deep_stack(&maker, again, 4));
+        judge(&d);
+        assert_int_equal(d.held.bytes, (LAYERS + 1) * PLIM_GIB);
+        assert_string_equal(plim_subclass_text(d.set.verdict.subclass), "held_exception");
+        plim_diagnosis_fini(&d);
+        maker_fini(&maker);
+    }
+}
+
+static void a_function_that_fills_a_pool_until_it_fails_holds_no_attempt(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    const struct maker_frame fill[] = {{"take", "pool.py", 9}, {"fill", "pool.py", 20}};
+    const struct maker_frame then[] = {{"work", "pool.py", 40}, {"fill", "pool.py", 23}};
+    begin();
+    recursive_attempt(maker_deep_stack(&maker, fill, 2), false);
+    maker_oom(&maker, 512 * PLIM_MIB, 100 * PLIM_MIB, maker_deep_stack(&maker, then, 2));
+    judge(&d);
+    assert_int_equal(d.held.bytes, 0);
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
 static void without_stacks_no_attempt_is_known(void **state)
 {
     (void)state;
@@ -171,6 +222,8 @@ int main(void)
         cmocka_unit_test(a_smaller_try_at_the_same_place_is_no_new_attempt),
         cmocka_unit_test(a_try_from_within_the_handler_is_a_new_attempt),
         cmocka_unit_test(a_pass_that_goes_on_behind_a_failure_is_no_new_attempt),
+        cmocka_unit_test(a_function_that_calls_itself_from_its_handler_holds_the_attempt),
+        cmocka_unit_test(a_function_that_fills_a_pool_until_it_fails_holds_no_attempt),
         cmocka_unit_test(without_stacks_no_attempt_is_known),
     };
     return PLIM_RUN_TESTS("held", tests);

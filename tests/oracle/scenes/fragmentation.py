@@ -93,6 +93,18 @@ def rounding_to_powers():
     return kept
 
 
+@scene("fragmentation", gpu="24GiB", conf="max_split_size_mb:20",
+       why="38 MiB blocks serve requests of 23 MiB whole; without the limit everything fits")
+@in_file(APP + "blocks.py")
+def split_limit_wastes():
+    """Blocks above max_split_size_mb are handed out whole, up to 20 MiB larger than what is asked for."""
+    first, kept = [mem(38) for _ in range(550)], []
+    first.clear()
+    for _ in range(900):
+        kept.append(mem(23))
+    return kept
+
+
 @in_file(APP + "graphs.py")
 def capture(size, pool=None):
     graph = torch.cuda.CUDAGraph()

@@ -251,6 +251,33 @@ def retry_inside_the_handler():
     forward(60000)
 
 
+@scene("leak", gpu="24GiB")
+@in_file("/home/user/search/engine.py")
+def retry_of_halves_by_a_method():
+    """The same by a method that lets go of its input and makes all else from few lines."""
+    net = [torch.nn.Linear(4096, 4096, bias=False).cuda() for _ in range(30)]
+
+    def forward(n):
+        kept, x = [], torch.empty(n, 4096, device="cuda")
+        for layer in net:
+            x = layer(x)
+            kept.append(x)
+        return kept
+
+    def run(n):
+        try:
+            return forward(n)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            if n < 1000:
+                raise
+            return [run(n // 2), run(n - n // 2)]
+
+    for _ in range(20):
+        run(2000)
+    run(90000)
+
+
 @scene("capacity", gpu="8GiB")
 @in_file("/home/user/search/batch.py")
 def halved_until_the_backward_pass_fails():
