@@ -213,6 +213,24 @@ static void verdict_inside_unknown(struct plim__bench *j)
             plim__say_bytes(j, l->reserved.bytes), request_text(j)));
 }
 
+/* Blocks that nobody freed, and no segment that could hold them: the file has only the history. */
+static bool heap_is_missing(const struct plim__bench *j)
+{
+    const struct plim_device *device = &j->snapshot->devices.items[j->d->device];
+    return device->heap.segments.n == 0 && j->d->heap.segments.n == 0 &&
+           j->d->history.allocs > j->d->history.frees;
+}
+
+static void verdict_heap_missing(struct plim__bench *j)
+{
+    set_verdict(j, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.6,
+                plim_arena_sayf(j->arena,
+                                "The file has the history but no segments: what was live when the "
+                                "request of %s failed is not in it. Dump the whole snapshot "
+                                "(torch.cuda.memory._dump_snapshot).",
+                                request_text(j)));
+}
+
 /* ", the largest part NCCL (3.00 GiB)", when a recorder saw whose it is. */
 static const char *largest_part(struct plim__bench *j)
 {
@@ -376,6 +394,10 @@ static void choose_verdict(struct plim__bench *j, const struct plim__cause *caus
 {
     uint64_t reachable = 0;
     bool capped = refused_although_free(j);
+    if (heap_is_missing(j)) {
+        verdict_heap_missing(j);
+        return;
+    }
     if (exceeds_everything(j, &reachable) && !capped) {
         verdict_single_request(j, reachable);
     } else if (j->best && j->best->subclass == PLIM_SUBCLASS_HELD_EXCEPTION) {

@@ -48,6 +48,26 @@ static void request_beyond_the_device_is_a_single_request(void **state)
     assert_verdict(&defaults, PLIM_CLASS_CAPACITY, PLIM_SUBCLASS_SINGLE_REQUEST);
 }
 
+static void a_history_without_its_segments_decides_nothing(void **state)
+{
+    (void)state;
+    struct plim_diagnosis d;
+    struct plim_diagnose_options options = with_total(24 * PLIM_GIB);
+    maker_init(&maker);
+    for (int i = 0; i < 22; i++) {
+        maker_alloc(&maker, PLIM_GIB, PLIM_NO_STACK);
+    }
+    maker_oom(&maker, 3 * PLIM_GIB, PLIM_GIB, PLIM_NO_STACK);
+    maker_finish(&maker);
+    struct plim_heap *heap = &maker.snapshot.devices.items[0].heap;
+    heap->segments.n = heap->blocks.n = 0;
+    assert_ok(plim_diagnose(&maker.snapshot, &options, &d, NULL));
+    assert_int_equal(d.set.verdict.cls, PLIM_CLASS_UNKNOWN);
+    assert_non_null(strstr(d.set.verdict.summary, "no segments"));
+    plim_diagnosis_fini(&d);
+    maker_fini(&maker);
+}
+
 static void live_bytes_without_holes_are_a_working_set(void **state)
 {
     (void)state;
@@ -475,6 +495,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(request_beyond_the_device_is_a_single_request),
+        cmocka_unit_test(a_history_without_its_segments_decides_nothing),
         cmocka_unit_test(live_bytes_without_holes_are_a_working_set),
         cmocka_unit_test(holes_pinned_by_small_blocks_are_fragmentation),
         cmocka_unit_test(unused_private_pools_are_named),
