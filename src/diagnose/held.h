@@ -6,9 +6,9 @@
  * Memory of an attempt that failed, and that is still there when the next one fails.
  *
  * attempt: what a program did from some line on until a request failed. When it catches the failure and
- * comes back to the same line, or calls itself again from within the handler, the attempt is over, and all that it had made should be gone. A caught
- * exception that is kept, or whose handler is still running, keeps the frames that it passed through,
- * and their locals with every tensor in them.
+ * comes back to the same line, or calls itself again from within the handler, the attempt is over, and
+ * all that it had made should be gone. A caught exception that is kept, or whose handler is still
+ * running, keeps the frames that it passed through, and their locals with every tensor in them.
  * Threads: pure.
  */
 
