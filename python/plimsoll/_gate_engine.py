@@ -33,6 +33,7 @@ _HOME = {name.encode(): figure for figure, names in NAMES.items() for name in na
 _LINE = re.compile(rb"^(" + b"|".join(map(re.escape, sorted(_HOME, key=len, reverse=True)))
                    + rb")(?:\{[^\n]*\})? ([0-9.eE+-]{1,40})(?: \d+)?$", re.MULTILINE)
 _CACHE = re.compile(rb"^vllm:cache_config_info\{([^\n]*)\} ", re.MULTILINE)
+_WHOLE = re.compile(rb"[0-9]{1,12}")
 _LABEL = re.compile(rb'(\w+)="([^"\\]*)"')
 
 
@@ -74,9 +75,11 @@ def read_page(body: bytes) -> Page:
     found: Dict[str, List[float]] = {}
     for name, value in _LINE.findall(body):
         try:
-            found.setdefault(_HOME[name], []).append(float(value))
+            number = float(value)
         except ValueError:
             continue
+        if number < 1e15:
+            found.setdefault(_HOME[name], []).append(number)
     page = Page()
     if "preempted" in found:
         page.preempted = sum(found["preempted"])
@@ -87,7 +90,7 @@ def read_page(body: bytes) -> Page:
     page.profiles = b"vllm:" in body
     lines = [dict(_LABEL.findall(labels)) for labels in _CACHE.findall(body)]
     if lines:  # one for each rank, and all say the same
-        block, blocks, tokens = (max(int(line[name]) if line.get(name, b"").isdigit() else 0 for line in lines)
+        block, blocks, tokens = (max(int(line[name]) if _WHOLE.fullmatch(line.get(name, b"")) else 0 for line in lines)
                                  for name in (b"block_size", b"num_gpu_blocks", b"kv_cache_size_tokens"))
         page.cache = Cache(block, blocks, tokens, len(lines))
     return page

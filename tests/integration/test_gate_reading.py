@@ -137,6 +137,9 @@ class Bodies(unittest.TestCase):
         self.assertEqual((page.preempted, page.cache), (7, engines.Cache(16, 202, 0, 2)))  # blocks of both on either's line
         self.assertEqual(page.cache.capacity(2048), 3200)
         self.assertEqual(engines.read_page(b"\xff\x00 nonsense {{{\n" * 100), engines.Page())
+        endless = (b'sglang:context_len 1e999\nsglang:max_total_num_tokens 1e999\nvllm:num_preemptions_total 1e999\n'
+                   b'vllm:cache_config_info{num_gpu_blocks="' + b"9" * 5000 + b'",block_size="16"} 1\n')
+        self.assertEqual(engines.read_page(endless), engines.Page(cache=engines.Cache(16), profiles=True))
         sglang = engines.read_page(b'sglang:max_total_num_tokens{m="x"} 5000.0\nsglang:context_len{m="x"} 4096.0\n')
         self.assertEqual((sglang.capacity_tokens, sglang.length), (5000, 4096))
 
