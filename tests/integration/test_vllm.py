@@ -247,8 +247,8 @@ class VllmTest(unittest.TestCase):
     def test_behind_the_gate(self):
         """behind the gate, in two API servers, next to nothing is preempted where without it most are, and the ledger goes with the engine"""
         path = str(pathlib.Path(self.folder.name) / "gate.ledger")
-        gated = self.loaded("--middleware", "plimsoll.gate.Middleware", "--api-server-count", "2", "--max-num-batched-tokens", "2048",
-                            "--api-key", "none", ledger=path, **vllm_load.gate_environment(test_simgpu_torch.BUILD, path))
+        gated = self.loaded("--middleware", "plimsoll.gate.Middleware", "--api-server-count", "2", "--api-key", "none",
+                            ledger=path, **vllm_load.gate_environment(test_simgpu_torch.BUILD, path))
         bare = self.loaded()
         ledger = _gate_ledger.Ledger(path, None)
         state = ledger.read()
@@ -256,7 +256,8 @@ class VllmTest(unittest.TestCase):
         logs = "".join(log.read_text(errors="replace") for log in pathlib.Path(self.folder.name).glob("loaded*.log"))
         self.assertIn(f"plimsoll gate: ledger {path}: 400 blocks", logs)
         config = ledger.config()
-        self.assertEqual((config.max_length, config.step_tokens), (2048, 2048), "as the engine's configuration says")
+        step = int(re.search(r"max_num_batched_tokens=(\d+)", logs)[1])
+        self.assertEqual((config.max_length, config.step_tokens), (2048, step), "as the engine's configuration says")
         ledger.close()
         self.assertEqual((state.live, state.held_units), (0, 0), "everything was given back")
         self.assertEqual(set(gated.got["ends"]) - {"200", "429"}, set(), "no other error")
