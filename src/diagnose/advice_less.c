@@ -121,13 +121,13 @@ struct plim_advice plim__advise_no_grad(struct plim__adviser *a)
     };
 }
 
-/* What shrinks the category that holds most live bytes. */
 /* Next to nothing was freed in a history that is complete: the program was still filling the device. */
 static bool still_filling(const struct plim__adviser *a)
 {
     return a->d->complete && a->d->history.frees * 20 < a->d->history.allocs;
 }
 
+/* What shrinks the category that holds most live bytes. */
 struct plim_advice plim__advise_by_category(struct plim__adviser *a)
 {
     static const char *const what[PLIM_CATEGORY_COUNT] = {

@@ -274,6 +274,8 @@ void plim__judge_own_pool(struct plim__case *c)
     if (!plim_known(request) || !plim_known(free)) {
         plim__verdict(c, PLIM_CLASS_UNKNOWN, PLIM_SUBCLASS_NONE, 0.35,
                       "The program's own pool is used up; its figures are missing.");
+        plim__unknown(c, "the lines after the message, which say what was asked for and what was "
+                         "free; `nvidia-smi`, whether other processes are on the device");
     } else if (request.bytes <= free.bytes) {
         plim__verdict(c, PLIM_CLASS_FRAGMENTATION, PLIM_SUBCLASS_STRANDED, 0.75,
                       "The program's own pool has enough free for the request, but not in one "
