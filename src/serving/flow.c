@@ -390,8 +390,10 @@ static uint32_t at_share(const uint32_t *sorted, size_t n, double share)
 static void summarize(struct lengths *l, struct plim_flow_facts *out)
 {
     size_t n = l->prompt.n;
-    qsort(l->prompt.items, n, sizeof(uint32_t), by_size);
-    qsort(l->output.items, n, sizeof(uint32_t), by_size);
+    if (n > 0) { /* what is empty has no memory to sort */
+        qsort(l->prompt.items, n, sizeof(uint32_t), by_size);
+        qsort(l->output.items, n, sizeof(uint32_t), by_size);
+    }
     out->prompt_p50 = at_share(l->prompt.items, n, 0.5);
     out->prompt_p99 = at_share(l->prompt.items, n, 0.99);
     out->prompt_max = at_share(l->prompt.items, n, 1);
