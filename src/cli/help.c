@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "cli/parse.h"
 #include "cli/version.h"
+#include "report/text.h"
 
 #include <stdio.h>
 
@@ -44,27 +45,6 @@ static void synopsis(struct plim_buf *out, const struct plim_verb *verb)
                     verb->args);
 }
 
-/* `text` broken at blanks; the first line starts at column `at`, the others at column `indent`. */
-static void wrap(struct plim_buf *out, const char *text, size_t at, size_t indent, size_t width)
-{
-    bool first = true;
-    while (*text != '\0') {
-        size_t n = strcspn(text, " ");
-        if (at + n > width && !first) {
-            plim_buf_char(out, '\n');
-            plim_buf_repeat(out, " ", indent);
-            at = indent;
-        } else if (!first) {
-            plim_buf_char(out, ' ');
-        }
-        first = false;
-        plim_buf_add(out, (struct plim_str){text, n});
-        at += n + 1;
-        text += n + (text[n] == ' ');
-    }
-    plim_buf_char(out, '\n');
-}
-
 /* "  -f, --format text|json", broken behind a | where the line is full. The column behind it. */
 static size_t option_head(struct plim_buf *out, const struct plim_option *option, size_t width)
 {
@@ -94,30 +74,35 @@ static size_t option_head(struct plim_buf *out, const struct plim_option *option
     return at;
 }
 
-static void option_line(struct plim_buf *out, const struct plim_option *option, size_t width)
+static void option_line(struct plim_buf *out, const struct plim_option *option,
+                        const struct plim_text_style *style)
 {
-    size_t left = width < NARROW ? NARROW_PAD : LEFT_MAX + 2;
-    size_t at = option_head(out, option, width);
+    size_t left = style->width < NARROW ? NARROW_PAD : LEFT_MAX + 2;
+    char help[512], blanks[LEFT_MAX + 3];
+    struct plim_buf text = {0};
+    size_t at = option_head(out, option, style->width);
     if (at + 2 > left) {
         plim_buf_char(out, '\n');
         at = 0;
     }
-    plim_buf_repeat(out, " ", left - at);
-    char help[512];
     (void)snprintf(help, sizeof(help), "%s%s%s%s", option->help,
                    option->initial ? " (default " : "", option->initial ? option->initial : "",
                    option->initial ? ")" : "");
-    wrap(out, help, left, left, width);
+    (void)snprintf(blanks, sizeof(blanks), "%*s", (int)left, "");
+    plim_text_wrap(&text, blanks, help, style);
+    plim_buf_add(out, plim_str_skip(plim_buf_str(&text), at)); /* behind the head */
+    plim_buf_fini(&text);
 }
 
-static void paragraph(struct plim_buf *out, const char *text, size_t width)
+static struct plim_text_style style_of(unsigned columns)
 {
-    wrap(out, text, 0, 0, width);
+    return (struct plim_text_style){.unicode = true,
+                                    .width = (unsigned)plim_min_u64(columns, TEXT_MAX)};
 }
 
 void plim_help_verb(struct plim_buf *out, const struct plim_verb *verb, unsigned columns)
 {
-    size_t width = plim_min_u64(columns, TEXT_MAX);
+    struct plim_text_style style = style_of(columns);
     char about[256];
     bool asks = verb->about[strlen(verb->about) - 1] == '?';
     (void)snprintf(about, sizeof(about), "plimsoll %s: %s%s", verb->name, verb->about,
@@ -125,39 +110,42 @@ void plim_help_verb(struct plim_buf *out, const struct plim_verb *verb, unsigned
     plim_buf_text(out, "usage: ");
     synopsis(out, verb);
     plim_buf_text(out, "\n\n");
-    paragraph(out, about, width);
+    plim_text_wrap(out, "", about, &style);
     plim_buf_text(out, "\nOptions:\n");
     for (size_t i = 0; i < verb->n_options; i++) {
-        option_line(out, &verb->options[i], width);
+        option_line(out, &verb->options[i], &style);
     }
     plim_buf_char(out, '\n');
-    paragraph(out,
-              "Options can also be set as PLIMSOLL_NAME in the environment or in the config file.",
-              width);
+    plim_text_wrap(
+        out, "",
+        "Options can also be set as PLIMSOLL_NAME in the environment or in the config file.",
+        &style);
     plim_buf_printf(out, "More: man plimsoll-%s\n", verb->name);
 }
 
 void plim_help_program(struct plim_buf *out, unsigned columns)
 {
-    size_t width = plim_min_u64(columns, TEXT_MAX);
+    struct plim_text_style style = style_of(columns);
     size_t n = 0;
     const struct plim_verb *verbs = plim_verbs(&n);
     plim_buf_text(out, "usage: plimsoll VERB [options] [arguments]\n\n"
                        "Why GPU memory ran out, what would have saved it, and how to stop it.\n\n"
                        "Verbs:\n");
     for (size_t i = 0; i < n; i++) {
-        plim_buf_printf(out, "  %-12s", verbs[i].name);
-        wrap(out, verbs[i].about, 14, 14, width);
+        char name[32];
+        (void)snprintf(name, sizeof(name), "  %-12s", verbs[i].name);
+        plim_text_wrap(out, name, verbs[i].about, &style);
     }
     plim_buf_char(out, '\n');
-    paragraph(out,
-              "'plimsoll VERB --help' lists a verb's options; 'plimsoll --version' says what "
-              "this is.",
-              width);
-    paragraph(out,
-              "Exit status: 0 an answer was given, 1 the answer is bad (--check), 2 will not fit "
-              "(plan), 64 wrong use, 65 bad data, 66 no input, 71 system, 73 and 74 output.",
-              width);
+    plim_text_wrap(out, "",
+                   "'plimsoll VERB --help' lists a verb's options; 'plimsoll --version' says what "
+                   "this is.",
+                   &style);
+    plim_text_wrap(
+        out, "",
+        "Exit status: 0 an answer was given, 1 the answer is bad (--check), 2 will not fit "
+        "(plan), 64 wrong use, 65 bad data, 66 no input, 71 system, 73 and 74 output.",
+        &style);
 }
 
 static void option_json(struct plim_jsonw *w, const struct plim_option *option)
