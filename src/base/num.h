@@ -89,6 +89,9 @@ static inline uint64_t plim_hash_u64(uint64_t x)
 
 #define PLIM_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* 2^53: up to here every whole number is exact in a double. */
+#define PLIM_EXACT_MAX 9007199254740992.0
+
 /* Bytes that no machine holds. Amounts of an input that are larger are refused or cut to it, so that a few of
  * them can be added and subtracted in 64 bits with a sign. */
 #define PLIM_AMOUNT_MAX (INT64_C(1) << 58)

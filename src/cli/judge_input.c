@@ -135,9 +135,7 @@ enum plim_status plim_judge_input(const char *path, const struct plim_judge_word
 {
     struct plim_read_limits limits = PLIM_READ_LIMITS(words);
     struct plim_diagnose_options options = options_from(words);
-    if (words->device_memory.given && words->device_memory.value == 0) {
-        return plim__fail(err, PLIM_E_USAGE, "--device-memory must be above 0");
-    }
+    PLIM_TRY(plim_check_device_memory(words->device_memory, err));
     out->other = options;
     if (words->oom_text) {
         PLIM_TRY(add_message_file(words->oom_text, &options.facts, err));

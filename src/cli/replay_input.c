@@ -44,9 +44,7 @@ enum plim_status plim_replay_input(const struct plim_replay_words *words,
     if (words->scale.given && !(words->scale.value > 0 && words->scale.value <= 1000)) {
         return plim__fail(err, PLIM_E_USAGE, "--scale must be above 0 and at most 1000");
     }
-    if (words->device_memory.given && words->device_memory.value == 0) {
-        return plim__fail(err, PLIM_E_USAGE, "--device-memory must be above 0");
-    }
+    PLIM_TRY(plim_check_device_memory(words->device_memory, err));
     *out = (struct plim_replay_input){.scale = words->scale.given ? words->scale.value : 1};
     PLIM_TRY(plim_snapshot_read_file(words->path, &words->limits, &out->snapshot, err));
     enum plim_status st = prepare(words, out, err);

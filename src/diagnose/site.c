@@ -103,16 +103,10 @@ static bool contains_any(struct plim_str s, const char *const *parts, size_t n)
     return false;
 }
 
-static bool ends_with(struct plim_str s, const char *tail)
-{
-    size_t n = strlen(tail);
-    return s.n >= n && memcmp(s.p + s.n - n, tail, n) == 0;
-}
-
 static bool is_native(struct plim_str file)
 {
     for (size_t i = 0; i < PLIM_COUNT_OF(native_files); i++) {
-        if (ends_with(file, native_files[i])) {
+        if (plim_str_ends(file, plim_str_from(native_files[i]))) {
             return true;
         }
     }

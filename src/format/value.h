@@ -11,6 +11,7 @@
  * Pure data; threads: one at a time.
  */
 
+#include "base/num.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -73,7 +74,7 @@ static inline bool plim__value_u64(struct plim_value v, uint64_t *out)
     }
     if (v.kind == PLIM_V_REAL) {
         double d = plim__value_as_real(v);
-        if (!(d >= 0 && d < 9007199254740992.0) || d != (double)(uint64_t)d) {
+        if (!(d >= 0 && d < PLIM_EXACT_MAX) || d != (double)(uint64_t)d) {
             return false;
         }
         *out = (uint64_t)d;

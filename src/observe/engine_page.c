@@ -12,9 +12,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Whole numbers up to here are exact in a double. No figure of a server is larger. */
-#define MOST 9007199254740992.0
-
 enum combine {
     COMBINE_SUM,
     COMBINE_MAX
@@ -239,7 +236,8 @@ static void merge_slots(struct plim_engine_page *page)
 
 static void set_figure(struct plim_engine_now *e, enum plim_engine_figure figure, double value)
 {
-    if (value <= MOST) { /* a sum or a product may be more, or infinite */
+    /* no figure of a server is larger; a sum or a product may be, or infinite */
+    if (value <= PLIM_EXACT_MAX) {
         e->figure[figure] = value;
         e->valid |= UINT64_C(1) << figure;
     }

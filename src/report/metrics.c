@@ -248,7 +248,7 @@ static void end_labels(struct plim__scrape *x)
 void plim__value_real(struct plim__scrape *x, double v)
 {
     end_labels(x);
-    if (v >= 0 && v < 9007199254740992.0 && v == floor(v)) { /* 2^53 */
+    if (v >= 0 && v < PLIM_EXACT_MAX && v == floor(v)) {
         plim_buf_u64(x->out, (uint64_t)v);
     } else {
         plim_buf_real(x->out, v);

@@ -21,7 +21,6 @@
 #define MODE_REAL   1u
 #define ZSTD_LEVEL  3
 #define RAW_MAX     (UINT32_C(16) << 20) /* bytes of a chunk, unpacked */
-#define WHOLE_MAX   9007199254740992.0   /* 2^53: whole numbers are exact up to here */
 
 void plim__cell_point(struct plim_cell *cell, double value)
 {
@@ -46,7 +45,7 @@ void plim__cell_join(struct plim_cell *cell, const struct plim_cell *later)
 
 static bool whole(double v)
 {
-    return fabs(v) <= WHOLE_MAX && v == trunc(v) && !(v == 0 && signbit(v));
+    return fabs(v) <= PLIM_EXACT_MAX && v == trunc(v) && !(v == 0 && signbit(v));
 }
 
 static bool all_whole(const struct plim_cell *cells, size_t rows)
