@@ -8,6 +8,8 @@
 #include "serving/gguf_model.h"
 #include "serving/kv.h"
 
+#include <stdio.h>
+
 /* A file being written. */
 struct file {
     char bytes[8192];
@@ -63,6 +65,19 @@ static void put_u32s(struct file *f, const char *key, const uint32_t *v, size_t 
     for (size_t i = 0; i < n; i++) {
         put(f, v[i], 4);
     }
+}
+
+/* A model of so many layers, 64 elements wide, with room for more keys. */
+static struct file begin_model(const char *architecture, uint32_t layers, uint64_t more)
+{
+    char key[64];
+    struct file f = begin(3, 0, 3 + more);
+    put_string(&f, "general.architecture", architecture);
+    (void)snprintf(key, sizeof key, "%s.block_count", architecture);
+    put_u32(&f, key, layers);
+    (void)snprintf(key, sizeof key, "%s.embedding_length", architecture);
+    put_u32(&f, key, 64);
+    return f;
 }
 
 static void put_tensor(struct file *f, const char *name, uint64_t cols, uint64_t rows,
@@ -180,10 +195,7 @@ static void layers_without_kv_heads_keep_a_state(void **state)
     struct plim_arena arena;
     struct plim_gguf file;
     struct plim_geometry g;
-    struct file f = begin(3, 0, 10);
-    put_string(&f, "general.architecture", "granitehybrid");
-    put_u32(&f, "granitehybrid.block_count", 3);
-    put_u32(&f, "granitehybrid.embedding_length", 64);
+    struct file f = begin_model("granitehybrid", 3, 7);
     put_u32(&f, "granitehybrid.attention.head_count", 4);
     put_u32s(&f, "granitehybrid.attention.head_count_kv", kv, 3);
     put_u32(&f, "granitehybrid.ssm.conv_kernel", 4);
@@ -208,10 +220,7 @@ static void sliding_layers_follow_the_architecture(void **state)
     struct plim_arena arena;
     struct plim_gguf file;
     struct plim_geometry g;
-    struct file f = begin(3, 0, 6);
-    put_string(&f, "general.architecture", "gemma3");
-    put_u32(&f, "gemma3.block_count", 12);
-    put_u32(&f, "gemma3.embedding_length", 64);
+    struct file f = begin_model("gemma3", 12, 3);
     put_u32(&f, "gemma3.attention.head_count", 4);
     put_u32(&f, "gemma3.attention.key_length", 32);
     put_u32(&f, "gemma3.attention.sliding_window", 1024);
@@ -292,10 +301,7 @@ static void bad_files_are_refused_with_a_reason(void **state)
 /* Three layers of which the second attends because the interval says so; head counts as given, NULL: none. */
 static struct file every_second_attends(const uint32_t *heads, const uint32_t *kv_heads)
 {
-    struct file f = begin(3, 0, 7u + (heads != NULL) + (kv_heads != NULL));
-    put_string(&f, "general.architecture", "qwen3next");
-    put_u32(&f, "qwen3next.block_count", 3);
-    put_u32(&f, "qwen3next.embedding_length", 64);
+    struct file f = begin_model("qwen3next", 3, 4u + (heads != NULL) + (kv_heads != NULL));
     put_u32(&f, "qwen3next.full_attention_interval", 2);
     put_u32(&f, "qwen3next.ssm.conv_kernel", 4);
     put_u32(&f, "qwen3next.ssm.inner_size", 128);
@@ -327,21 +333,12 @@ static void a_layer_that_attends_without_heads_is_refused(void **state)
 static void a_model_of_attention_alone_has_to_state_its_heads(void **state)
 {
     (void)state;
-    struct file f = begin(3, 0, 3);
-    put_string(&f, "general.architecture", "llama");
-    put_u32(&f, "llama.block_count", 2);
-    put_u32(&f, "llama.embedding_length", 64);
+    struct file f = begin_model("llama", 2, 0);
     expect_refusal(&f, PLIM_E_DATA, "attention.head_count is missing, and layers attend");
-    f = begin(3, 0, 4);
-    put_string(&f, "general.architecture", "llama");
-    put_u32(&f, "llama.block_count", 2);
-    put_u32(&f, "llama.embedding_length", 64);
+    f = begin_model("llama", 2, 1);
     put_u32(&f, "llama.attention.head_count", 65);
     expect_refusal(&f, PLIM_E_DATA, "attention.head_count is more than embedding_length");
-    f = begin(3, 0, 4);
-    put_string(&f, "general.architecture", "rwkv6");
-    put_u32(&f, "rwkv6.block_count", 2);
-    put_u32(&f, "rwkv6.embedding_length", 64);
+    f = begin_model("rwkv6", 2, 1);
     put_u32(&f, "rwkv6.attention.head_count", 0);
     expect_refusal(&f, PLIM_OK, "");
 }
@@ -349,10 +346,7 @@ static void a_model_of_attention_alone_has_to_state_its_heads(void **state)
 static void channels_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
-    struct file f = begin(3, 0, 8);
-    put_string(&f, "general.architecture", "mamba2");
-    put_u32(&f, "mamba2.block_count", 1);
-    put_u32(&f, "mamba2.embedding_length", 64);
+    struct file f = begin_model("mamba2", 1, 5);
     put_u32(&f, "mamba2.attention.head_count", 0);
     put_u32(&f, "mamba2.ssm.conv_kernel", 4);
     put_u32(&f, "mamba2.ssm.inner_size", 128);

@@ -7,9 +7,9 @@
 
 #include "fakes/recorded_driver.h"
 #include "record.h"
+#include "shm_folder.h"
 #include "unit.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,6 @@
 #define MIB     ((uint64_t)1 << 20)
 #define CONTEXT (300 * MIB)
 
-static char dir[64];
 static struct plim_shm_reader reader;
 static struct plim_gpu_event got[4096];
 static int n_got;
@@ -437,20 +436,11 @@ int main(void)
         cmocka_unit_test(a_signal_in_the_middle_of_a_call_does_no_harm),
         cmocka_unit_test(the_end_of_the_last_context_ends_everything_in_it),
     };
-    const char *shm = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    (void)snprintf(dir, sizeof dir, "%s/plimsoll-test-recorder-%d", shm, (int)getpid());
-    (void)mkdir(dir, 0700);
+    folder_make();
     (void)setenv("PLIMSOLL_RECORD_DIR", dir, 1);
     (void)unsetenv("PLIMSOLL_RECORD");
     cmocka_set_message_output(CM_OUTPUT_TAP);
     int rc = cmocka_run_group_tests_name("recorder", tests, begin, NULL);
-    DIR *d = opendir(dir);
-    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
-        char path[512];
-        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        (void)unlink(path);
-    }
-    (void)closedir(d);
-    (void)rmdir(dir);
+    folder_remove();
     return rc;
 }
