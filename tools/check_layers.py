@@ -4,8 +4,8 @@
 
 The table says, for each folder of src/, what it may include besides itself, the C library and other
 people's libraries. runtime/ runs inside other people's processes and includes only its own headers.
-Also: a header is included by its path from src/ ("base/arena.h"), and CONTRIBUTING.md's map has every layer. watch does not know cli; cli knows of watch only
-how to start it.
+Also: a header is included by its path from src/ ("base/arena.h"), and CONTRIBUTING.md's map has every layer.
+watch does not know cli; cli knows of watch only how to start it.
 
     tools/check_layers.py [ROOT]      exit 1 and one line per violation when something is wrong
 """

@@ -7,10 +7,10 @@
 # Without a seed this is a search: each run goes on from what earlier ones found, and tries other inputs.
 # PLIMSOLL_FUZZ_SEED, a number above 0, makes it a test instead: every run, on every machine, tries the same
 # inputs in the same order: as many as tests/fuzz/runs says (about ten seconds on an idle core), or as far as it comes
-# in its time. What passed here with the time for all of them passes there. For that the committed inputs are given by
-# name, in the order of their names (a folder lists them as it likes); finds go
-# to a folder of their own, empty at the start (build-fuzz/seeded/NAME), and aren't read back; and operands of
-# compares are no words to try (-use_cmp=0): addresses are among them, which differ each time.
+# in its time. What passed here with the time for all of them passes there. For that the committed inputs are
+# given by name, in the order of their names (a folder lists them as it likes); finds go to a folder of their
+# own, empty at the start (build-fuzz/seeded/NAME), and aren't read back; and operands of compares are no words to
+# try (-use_cmp=0): addresses are among them, which differ each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}

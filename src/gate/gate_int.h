@@ -62,8 +62,8 @@ struct plim__gate_asked {
     uint64_t bytes;                      /* of workspace; UINT64_MAX: not said */
 };
 
-/** plim__gate_read_request() - a body as of /v1/admit, of one prompt or of several. @with_bytes: it may have the key "bytes" too.
- * Errors: PLIM_E_USAGE. */
+/** plim__gate_read_request() - a body as of /v1/admit, of one prompt or of several. @with_bytes: it may have
+ * the key "bytes" too. Errors: PLIM_E_USAGE. */
 PLIM_MUST_USE enum plim_status plim__gate_read_request(struct plim_str body, bool with_bytes,
                                                        struct plim__gate_asked *out,
                                                        struct plim_err *err);

@@ -307,8 +307,9 @@ static enum plim_status set_aside(struct plim_store *store, struct plim_err *err
 }
 
 /*
- * A file of another kind, which somebody named by mistake: it is neither set aside nor removed later. A history that was damaged
- * still has most of SQLite's first bytes, or our mark in its head, or nothing but zeros there.
+ * A file of another kind, which somebody named by mistake: it is neither set aside nor removed later. A
+ * history that was damaged still has most of SQLite's first bytes, or our mark in its head, or nothing but
+ * zeros there.
  */
 static enum plim_status refuse_foreign(const char *path, struct plim_err *err)
 {
